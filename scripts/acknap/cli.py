@@ -1,0 +1,128 @@
+"""The command line. Heavy modules are imported by the command that needs them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acknap.errors import HarnessError
+from acknap.paths import Layout
+from acknap.targets import Targets
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Knapsack solvers for PyTorch's activation checkpointing: patches and proof.",
+)
+
+_INTERRUPTED = 130
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+@app.command(rich_help_panel="Apply")
+def apply(
+    target: Annotated[str, typer.Argument(help="A release: v2.10.0.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="A new directory, or a PyTorch git checkout.", metavar="DIR"
+        ),
+    ],
+    checkout: Annotated[
+        Path | None,
+        typer.Option(help="Take the released files from this PyTorch checkout."),
+    ] = None,
+) -> None:
+    """Make a small git tree with the series on top, or patch a PyTorch checkout."""
+    from acknap.apply import apply as job
+
+    layout = Layout.default()
+    print(job(layout, Targets.load(layout).get(target), directory, checkout))
+
+
+@app.command(rich_help_panel="Verify")
+def check(
+    target: Annotated[
+        str | None, typer.Option(help="Only this release, instead of all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that the patches apply to every release and match their sources."""
+    from acknap.check import run_check
+
+    layout = Layout.default()
+    sys.exit(run_check(layout, Targets.load(layout), target, as_json))
+
+
+@app.command(rich_help_panel="Verify")
+def compare(
+    target: Annotated[str, typer.Option(help="The release to patch.")] = "v2.10.0",
+    against: Annotated[
+        str | None, typer.Option(help="The stock release, if another one.")
+    ] = None,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(help="Also run upstream's own tests from this PyTorch checkout."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the report goes, instead of results/.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the suite on a stock and on a patched release and say what differs."""
+    from acknap.compare import run_compare
+
+    layout = Layout.default()
+    targets = Targets.load(layout)
+    sys.exit(run_compare(layout, targets, target, against, checkout, out, as_json))
+
+
+@app.command(rich_help_panel="Maintain")
+def export(
+    tree: Annotated[
+        Path | None,
+        typer.Argument(
+            help="An edited tree made by apply. Without it, only new files count.",
+            metavar="[DIR]",
+        ),
+    ] = None,
+    series: Annotated[
+        str | None, typer.Option(help="Only this series: v2.10.", metavar="NAME")
+    ] = None,
+) -> None:
+    """Rewrite patches/ from a tree, torch_overlay/ and test/functorch/."""
+    from acknap.export import export_all
+
+    layout = Layout.default()
+    for name, changed in export_all(layout, Targets.load(layout), series, tree):
+        print(f"patches/{name}: {'rewritten' if changed else 'unchanged'}")
+
+
+@app.command(rich_help_panel="Maintain")
+def test() -> None:
+    """Run linters, the harness's tests, check, and the suite on patched releases."""
+    from acknap.selftest import run_test
+
+    sys.exit(run_test(Layout.default()))
+
+
+def main() -> None:
+    """Run the command line; errors become one line and an exit status."""
+    try:
+        app(prog_name="scripts/harness")
+    except HarnessError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:  # Typer says nothing
+            print("interrupted; run the command again to continue", file=sys.stderr)
+        raise
+
+
+def _fail(message: str) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from acknap import docker_cli
 from acknap.errors import HarnessError
 from acknap.paths import Layout
 from acknap.targets import Targets
@@ -107,6 +108,9 @@ def test() -> None:
     from acknap.selftest import run_test
 
     sys.exit(run_test(Layout.default()))
+
+
+app.add_typer(docker_cli.app, name="docker", rich_help_panel="Verify")
 
 
 def main() -> None:

@@ -4,7 +4,6 @@ The patched one shares the large files with the stock one by hard links; the few
 that the series changes are replaced by rename, never written through.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from acknap.files import require_space, write_atomic
 from acknap.locks import locked
 from acknap.paths import Layout
 from acknap.progress import working
-from acknap.series import load, new_files, source_of
+from acknap.series import load, new_files, revision, source_of
 from acknap.targets import Target
 
 # What a release takes on disk: on Linux the index brings a CUDA build.
@@ -111,7 +110,7 @@ def _make_patched(
     directory = _directory(environment)
     wanted = {
         "stock": _stamp(_directory(original)),
-        "patches": _patches_hash(layout, environment.target),
+        "patches": revision(layout, environment.target.series),
     }
     stamp = _stamp(directory) or {}
     if {key: stamp.get(key) for key in wanted} != wanted or not _holds(
@@ -213,14 +212,6 @@ def _link(source: str | Path, destination: str | Path) -> None:
         raise
     except OSError:  # a file system without hard links
         shutil.copy2(source, destination)
-
-
-def _patches_hash(layout: Layout, target: Target) -> str:
-    digest = hashlib.sha256()
-    for patch in load(layout, target.series):
-        if not patch.optional:
-            digest.update(patch.path.read_bytes())
-    return digest.hexdigest()
 
 
 def _require_python(target: Target) -> None:

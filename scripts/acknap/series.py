@@ -1,6 +1,7 @@
 """The patches of a series, as they lie under patches/."""
 
 import email.policy
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +71,15 @@ def has_patches(layout: Layout, series_name: str) -> bool:
     directory = layout.patches / series_name
     restore_directory(directory)
     return any(directory.glob("*.patch"))
+
+
+def revision(layout: Layout, series_name: str) -> str:
+    """A hash of the mandatory patches, which names their state."""
+    digest = hashlib.sha256()
+    for patch in load(layout, series_name):
+        if not patch.optional:
+            digest.update(patch.path.read_bytes())
+    return digest.hexdigest()
 
 
 def touched_files(layout: Layout, target: Target) -> list[str]:

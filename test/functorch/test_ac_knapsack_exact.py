@@ -1,0 +1,499 @@
+# Owner(s): ["module: functorch"]
+"""Tests of the exact knapsack solver for the activation-memory budget.
+
+The oracles here share no code with the solver and use exact rationals: full
+enumeration, a plain Nemhauser-Ullmann list, and the textbook table on integers.
+"""
+
+import json
+import logging
+import math
+import os
+import random
+import subprocess
+import sys
+from fractions import Fraction
+
+import torch
+from torch._functorch._activation_checkpointing import knapsack_exact
+from torch._functorch._activation_checkpointing.knapsack_exact import (
+    exact_knapsack,
+    ExactKnapsack,
+)
+from torch.testing._internal.common_utils import (
+    instantiate_parametrized_tests,
+    parametrize,
+    run_tests,
+    TestCase,
+)
+
+
+SLACK = Fraction(1, 10**12)
+
+
+def total(values, indices):
+    return sum((Fraction(values[i]) for i in indices), Fraction(0))
+
+
+def brute_force(memory, runtimes, max_memory):
+    """The largest exact runtime of any set of at most max_memory."""
+    best = [(Fraction(0), Fraction(0))]
+    for m, r in zip(memory, runtimes):
+        best += [
+            (w + Fraction(m), p + Fraction(r))
+            for w, p in best
+            if w + Fraction(m) <= Fraction(max_memory)
+        ]
+    return max(p for _, p in best)
+
+
+def nemhauser_ullmann(memory, runtimes, max_memory):
+    """The same for more items: the list of undominated sets."""
+    front = [(Fraction(0), Fraction(0))]
+    for m, r in zip(memory, runtimes):
+        taken = [(w + Fraction(m), p + Fraction(r)) for w, p in front]
+        merged = sorted(front + taken, key=lambda s: (s[0], -s[1]))
+        front, best = [], Fraction(-1)
+        for w, p in merged:
+            if w <= Fraction(max_memory) and p > best:
+                front.append((w, p))
+                best = p
+    return front[-1][1]
+
+
+def table(weights, values, capacity):
+    """The textbook table on integers."""
+    best = [0] * (capacity + 1)
+    for w, v in zip(weights, values):
+        for c in range(capacity, w - 1, -1):
+            best[c] = max(best[c], best[c - w] + v)
+    return best[capacity]
+
+
+def small_integers(rng):
+    n = rng.randint(0, 9)
+    memory = [rng.randint(0, 12) for _ in range(n)]
+    return memory, [rng.randint(0, 12) for _ in range(n)], rng.randint(0, 40)
+
+
+def small_floats(rng):
+    n = rng.randint(1, 9)
+    memory = [rng.random() for _ in range(n)]
+    return memory, [rng.random() for _ in range(n)], rng.random() * n / 2
+
+
+def normalised_ties(rng):
+    """Identical ratios and identical items, sizes rounded by the normalisation."""
+    sizes = [rng.randint(1, 9) for _ in range(rng.randint(1, 9))]
+    memory = [x / sum(sizes) for x in sizes]
+    runtimes = [x * rng.choice([2.5, 2.5, 3.0]) for x in sizes]
+    return memory, runtimes, sum(rng.sample(sizes, len(sizes) // 2)) / sum(sizes)
+
+
+def huge_ranges(rng):
+    n = rng.randint(1, 8)
+    memory = [10.0 ** rng.uniform(-320, 300) for _ in range(n)]
+    runtimes = [10.0 ** rng.uniform(-320, 300) for _ in range(n)]
+    return memory, runtimes, rng.choice(memory)
+
+
+def subnormals(rng):
+    n = rng.randint(1, 8)
+    memory = [rng.choice([0.0, 5e-324, 1e-323, 2e-323]) for _ in range(n)]
+    runtimes = [rng.choice([5e-324, 1e-320, 1.0, 1e307, 1e308]) for _ in range(n)]
+    return memory, runtimes, rng.choice([0.0, 1e-323, 3e-323, 1e-322])
+
+
+def flops(rng):
+    kinds = [(rng.randint(1, 99) / 128, rng.randint(1, 2**44)) for _ in range(3)]
+    items = [rng.choice(kinds) for _ in range(rng.randint(1, 9))]
+    return [m for m, _ in items], [r for _, r in items], rng.random() * 3
+
+
+def pisinger(family, n, bound, rng):
+    """Pisinger's families of hard instances, as integers."""
+    w = [rng.randint(1, bound) for _ in range(n)]
+    tenth = bound // 10
+    if family == "uncorrelated":
+        return w, [rng.randint(1, bound) for _ in w]
+    if family == "weakly":
+        return w, [max(1, x + rng.randint(-tenth, tenth)) for x in w]
+    if family == "strongly":
+        return w, [x + tenth for x in w]
+    if family == "inverse_strongly":
+        return [x + tenth for x in w], w
+    if family == "almost_strongly":
+        noise = max(1, bound // 500)
+        return w, [max(1, x + tenth + rng.randint(-noise, noise)) for x in w]
+    if family == "subset_sum":
+        return w, list(w)
+    if family == "even_odd":
+        w = [2 * x for x in w]
+        return w, list(w)
+    if family == "profit_ceiling":
+        return w, [3 * -(-x // 3) for x in w]
+    if family == "circle":
+        return w, [
+            max(1, int(2 / 3 * math.sqrt(4 * bound**2 - (x - 2 * bound) ** 2)))
+            for x in w
+        ]
+    raise ValueError(family)
+
+
+# name: (memory, runtimes, max_memory, the only best set)
+CASES = {
+    "empty_input": ([], [], 0.5, []),
+    "single_item_fits": ([0.4], [3.0], 0.5, [0]),
+    "single_item_fits_exactly": ([0.5], [3.0], 0.5, [0]),
+    "single_item_does_not_fit": ([0.6], [3.0], 0.5, []),
+    "everything_fits": ([0.1, 0.2, 0.1], [1.0, 2.0, 3.0], 0.5, [0, 1, 2]),
+    "nothing_fits": ([0.6, 0.7, 0.8], [1.0, 2.0, 3.0], 0.5, []),
+    "zero_budget": ([0.1, 0.2], [1.0, 2.0], 0.0, []),
+    "zero_memory_is_free": ([0.0, 0.2, 0.0], [1.0, 9.0, 2.0], 0.1, [0, 2]),
+    "zero_memory_at_zero_budget": ([0.0, 0.2], [1.0, 2.0], 0.0, [0]),
+    "zero_runtimes_are_not_saved": ([0.1, 0.2, 0.3], [0.0, 0.0, 0.0], 1.0, []),
+    "identical_items": ([0.25] * 4, [5.0] * 4, 0.5, [0, 1]),
+    "equal_ratios": ([0.3, 0.5, 0.4], [3.0, 5.0, 4.0], 0.7, [0, 2]),
+    "best_ratio_is_not_best": ([0.5, 0.3, 0.3], [10.0, 5.5, 5.5], 0.6, [1, 2]),
+    "one_large_beats_two_small": ([0.3, 0.3, 0.6], [4.0, 4.0, 9.0], 0.6, [2]),
+    "exact_sum_of_normalised_sizes": ([1 / 3] * 3, [1.0, 2.0, 3.0], 2 / 3, [1, 2]),
+    "large_numbers": ([1e12, 2e12, 3e12], [1e15, 3e15, 5e15], 4e12, [0, 2]),
+}
+
+FAMILIES = (
+    "uncorrelated",
+    "weakly",
+    "strongly",
+    "inverse_strongly",
+    "almost_strongly",
+    "subset_sum",
+    "even_odd",
+    "profit_ceiling",
+    "circle",
+)
+
+
+def layers(rng, distinct, copies):
+    kinds = [(rng.randint(1, 999), rng.randint(1, 10**9)) for _ in range(distinct)]
+    total_bytes = copies * sum(m for m, _ in kinds)
+    items = kinds * copies
+    return [m / total_bytes for m, _ in items], [r for _, r in items]
+
+
+class ExactKnapsackTest(TestCase):
+    def check(self, memory, runtimes, max_memory, optimum=None):
+        """Checks everything that a plan promises; the optimum if it is known."""
+        plan = ExactKnapsack(memory, runtimes).solve(max_memory)
+        n = len(memory)
+        self.assertEqual(sorted(plan.saved + plan.recomputable), list(range(n)))
+        self.assertEqual(plan.saved, sorted(plan.saved))
+        self.assertEqual(plan.recomputable, sorted(plan.recomputable))
+        used, value = total(memory, plan.saved), total(runtimes, plan.saved)
+        self.assertLessEqual(used, Fraction(max_memory) * (1 + SLACK))
+        if math.isfinite(plan.runtime):
+            self.assertEqual(plan.runtime, float(value), atol=0, rtol=0)
+        for i in range(n):
+            if runtimes[i] == 0:
+                self.assertNotIn(i, plan.saved)
+            elif memory[i] == 0:
+                self.assertIn(i, plan.saved)
+        integers = all(float(r).is_integer() for r in runtimes)
+        integers = integers and total(runtimes, range(n)) < 2**53
+        if optimum is not None:
+            self.assertTrue(plan.optimal)
+            lowest = optimum if integers else optimum * (1 - SLACK)
+            self.assertGreaterEqual(value, lowest)
+            if math.isfinite(plan.upper_bound):
+                self.assertGreaterEqual(plan.upper_bound * (1 + 1e-15), float(optimum))
+        if plan.optimal and integers:
+            self.assertEqual(plan.gap, 0.0, atol=0, rtol=0)
+            self.assertEqual(plan.upper_bound, plan.runtime, atol=0, rtol=0)
+        return plan
+
+    @parametrize(
+        "kind",
+        (small_integers, small_floats, normalised_ties, huge_ranges, subnormals, flops),
+        name_fn=lambda kind: kind.__name__,
+    )
+    @parametrize("stage", ("all", "list_only", "vectorised"))
+    def test_optimal_and_feasible_on_every_small_instance(self, kind, stage):
+        rng = random.Random(kind.__name__ + stage)
+        saved = knapsack_exact._ROUNDS, knapsack_exact._LARGE
+        try:
+            if stage != "all":
+                knapsack_exact._ROUNDS = ((0, 0, 10**7),)
+            if stage == "vectorised":
+                knapsack_exact._LARGE = 0
+            for _ in range(150):
+                memory, runtimes, max_memory = kind(rng)
+                optimum = brute_force(memory, runtimes, max_memory)
+                self.check(memory, runtimes, max_memory, optimum)
+        finally:
+            knapsack_exact._ROUNDS, knapsack_exact._LARGE = saved
+
+    @parametrize("n", (12, 25, 40, 60))
+    @parametrize("integers", (True, False))
+    def test_equals_nemhauser_ullmann_in_fractions(self, n, integers):
+        rng = random.Random(n)
+        for _ in range(3):
+            memory = [rng.random() for _ in range(n)]
+            runtimes = [rng.random() for _ in range(n)]
+            if integers:
+                runtimes = [math.ceil(50 * r) for r in runtimes]
+            max_memory = sum(memory) * rng.choice((0.1, 0.3, 0.5))
+            optimum = nemhauser_ullmann(memory, runtimes, max_memory)
+            self.check(memory, runtimes, max_memory, optimum)
+
+    @parametrize("family", FAMILIES)
+    @parametrize("fraction", (0.1, 0.5))
+    def test_pisinger_family_equals_the_table(self, family, fraction):
+        weights, values = pisinger(family, 50, 100, random.Random(family))
+        capacity = int(fraction * sum(weights))
+        self.check(weights, values, capacity, table(weights, values, capacity))
+
+    @parametrize("family", FAMILIES)
+    @parametrize("normalised", (False, True))
+    def test_pisinger_family_is_proven_at_200_items(self, family, normalised):
+        weights, values = pisinger(family, 200, 1000, random.Random(family))
+        max_memory = sum(weights) // 2
+        if normalised:
+            max_memory /= sum(weights)
+            weights = [w / sum(weights) for w in weights]
+        plan = self.check(weights, values, max_memory)
+        self.assertTrue(plan.optimal)
+        value = float(total(values, plan.saved))
+        self.assertEqual(plan.upper_bound, value, atol=0, rtol=0)
+
+    @parametrize("distinct,copies", ((8, 80), (20, 100), (60, 12)))
+    def test_repeated_layers_are_proven(self, distinct, copies):
+        memory, runtimes = layers(random.Random(distinct), distinct, copies)
+        for max_memory in (0.02, 0.1, 0.5, 0.9):
+            self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
+
+    def test_runtimes_from_1_to_1e13_are_proven(self):
+        rng = random.Random(0)
+        memory = [10.0 ** rng.uniform(2, 9) for _ in range(500)]
+        runtimes = [float(int(10 ** rng.uniform(0, 13))) for _ in memory]
+        for fraction in (0.05, 0.25, 0.5):
+            plan = self.check(memory, runtimes, fraction * sum(memory))
+            self.assertTrue(plan.optimal)
+
+    def test_unnormalised_bytes_with_a_capacity_of_gigabytes_are_proven(self):
+        rng = random.Random(0)
+        memory = [rng.randint(1, 2_900_000) for _ in range(2000)]
+        runtimes = [rng.random() for _ in memory]
+        self.assertTrue(self.check(memory, runtimes, 1_450_000_000).optimal)
+
+    def test_ten_thousand_items_are_proven(self):
+        rng = random.Random(0)
+        memory = [rng.random() / 5000 for _ in range(10_000)]
+        runtimes = [rng.random() for _ in memory]
+        self.assertTrue(self.check(memory, runtimes, 0.3).optimal)
+
+    def test_five_items_of_a_tenth_fit_into_a_half_and_six_do_not(self):
+        runtime, saved, recomputable = exact_knapsack([0.1] * 6, [1.0] * 6, 0.5)
+        self.assertEqual((runtime, saved, recomputable), (5.0, [0, 1, 2, 3, 4], [5]))
+
+    def test_integers_are_exact_up_to_53_bits(self):
+        runtimes = [2**52, 1, 1, 2**51]
+        self.check([1.0] * 4, runtimes, 3.0, 2**52 + 2**51 + 1)
+        self.check([1.0, 1.0], [2.0**52 - 1, 2.0**52 - 2], 1.0, 2**52 - 1)
+
+    def test_small_values_beside_large_ones_are_not_lost(self):
+        # float32 would drop the ones: 2^24 + 1 = 2^24.
+        self.check([0.1, 0.1, 0.1], [2.0**24, 1.0, 1.0], 0.3, 2**24 + 2)
+
+    def test_items_below_a_ten_thousandth_are_not_free(self):
+        plan = self.check([0.00004] * 20_001, [1.0] * 20_001, 0.01)
+        self.assertEqual(len(plan.saved), 250)
+
+    def test_sums_that_overflow_are_no_error(self):
+        plan = self.check([1.0, 1.0, 1.0], [1e308, 1.5e308, 1e308], 2.0)
+        self.assertEqual(plan.saved, [0, 1])
+        plan = self.check([1.7e308] * 3, [1.0, 2.0, 3.0], 1.7e308)
+        self.assertEqual(plan.saved, [2])
+
+    def test_identical_items_are_taken_lowest_index_first(self):
+        memory = [0.3, 0.1, 0.3, 0.1, 0.3, 0.1]
+        plan = self.check(memory, [3.0, 2.0, 3.0, 2.0, 3.0, 2.0], 0.5)
+        self.assertEqual(plan.saved, [0, 1, 3])
+
+    def test_items_of_almost_equal_ratio_are_sorted_exactly(self):
+        # All three quotients round to the same float64.
+        memory = [3.0, 1.0, 3.0000000000000004]
+        runtimes = [1.0, 1.0 / 3.0, 1.0000000000000002]
+        for max_memory in (1.0, 3.0, 4.0, 6.0):
+            optimum = brute_force(memory, runtimes, max_memory)
+            self.check(memory, runtimes, max_memory, optimum)
+
+    def test_permutation_gives_the_same_value(self):
+        rng = random.Random(0)
+        for n in (30, 600):
+            sizes = [rng.randint(1, 60) for _ in range(n)]
+            memory = [x / sum(sizes) for x in sizes]
+            runtimes = [x + rng.choice((0.0, 0.1)) for x in sizes]
+            expected = exact_knapsack(memory, runtimes, 0.4)[0]
+            for _ in range(5):
+                order = rng.sample(range(n), n)
+                runtime = exact_knapsack(
+                    [memory[i] for i in order], [runtimes[i] for i in order], 0.4
+                )[0]
+                self.assertEqual(runtime, expected, atol=0, rtol=0)
+
+    @parametrize("exponent", (-1000, -30, 7, 900))
+    def test_scaling_by_a_power_of_two_gives_the_same_set(self, exponent):
+        rng = random.Random(0)
+        for n in (40, 700):
+            memory = [rng.uniform(0.5, 1) for _ in range(n)]
+            runtimes = [rng.random() for _ in memory]
+            expected = exact_knapsack(memory, runtimes, 0.3 * n)
+            scaled = [math.ldexp(m, exponent) for m in memory]
+            max_memory = math.ldexp(0.3 * n, exponent)
+            result = exact_knapsack(scaled, runtimes, max_memory)
+            self.assertEqual(result, expected, atol=0, rtol=0)
+
+    def test_value_grows_with_the_budget(self):
+        memory, runtimes = layers(random.Random(1), 12, 20)
+        prepared = ExactKnapsack(memory, runtimes)
+        values = [prepared.solve(i / 200).runtime for i in range(201)]
+        self.assertEqual(values, sorted(values))
+        self.assertEqual(values[0], 0.0)
+
+    @parametrize("n", (60, 800))
+    def test_prepared_answers_equal_single_solves(self, n):
+        rng = random.Random(n)
+        memory = [rng.choice((0.0, rng.random())) for _ in range(n)]
+        runtimes = [rng.choice((0.0, rng.random())) for _ in range(n)]
+        prepared = ExactKnapsack(memory, runtimes)
+        for max_memory in (5.0, 0.0, 1e-3, 2.0, 5.0, 1e9):
+            plan = prepared.solve(max_memory)
+            single = exact_knapsack(memory, runtimes, max_memory)
+            answer = (plan.runtime, plan.saved, plan.recomputable)
+            self.assertEqual(answer, single, atol=0, rtol=0)
+
+    def test_marginal_runtime_is_the_ratio_of_the_break_item(self):
+        prepared = ExactKnapsack([2.0, 4.0, 8.0], [8.0, 8.0, 8.0])
+        self.assertEqual(prepared.solve(1.0).marginal_runtime, 4.0)
+        self.assertEqual(prepared.solve(3.0).marginal_runtime, 2.0)
+        self.assertEqual(prepared.solve(7.0).marginal_runtime, 1.0)
+        self.assertEqual(prepared.solve(14.0).marginal_runtime, 0.0)
+
+    def test_work_that_runs_out_leaves_a_certified_gap_and_one_warning(self):
+        rng = random.Random(0)
+        weights, values = pisinger("strongly", 60, 1000, rng)
+        capacity = sum(weights) // 2
+        optimum = table(weights, values, capacity)
+        rounds = knapsack_exact._ROUNDS
+        try:
+            knapsack_exact._ROUNDS = ((5, 5, 20_000),)
+            plan = self.check(weights, values, capacity)
+            with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
+                result = exact_knapsack(weights, values, capacity)
+        finally:
+            knapsack_exact._ROUNDS = rounds
+        self.assertFalse(plan.optimal)
+        self.assertGreaterEqual(plan.upper_bound, optimum)
+        self.assertLessEqual(plan.runtime, optimum)
+        self.assertEqual(plan.gap, plan.upper_bound - plan.runtime)
+        self.assertEqual(result, (plan.runtime, plan.saved, plan.recomputable))
+        self.assertEqual(len(logs.records), 1)
+        self.assertIn(f"{plan.gap:g}", logs.output[0])
+
+    def test_a_beam_that_drops_states_keeps_a_valid_bound(self):
+        rng = random.Random(0)
+        saved = knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES
+        try:
+            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = ((0, 0, 10**6),), 20
+            for _ in range(20):
+                weights, values = pisinger("strongly", 40, 1000, rng)
+                capacity = sum(weights) // 2
+                plan = self.check(weights, values, capacity)
+                self.assertGreaterEqual(
+                    plan.upper_bound, table(weights, values, capacity)
+                )
+        finally:
+            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = saved
+
+    def test_work_is_bounded_on_an_adversarial_instance(self):
+        rng = random.Random(0)
+        weights, values = pisinger("strongly", 400, 10**6, rng)
+        rounds = knapsack_exact._ROUNDS
+        try:
+            knapsack_exact._ROUNDS = ((500, 500, 500_000),)
+            first = self.check(weights, values, sum(weights) // 2)
+            second = self.check(weights, values, sum(weights) // 2)
+        finally:
+            knapsack_exact._ROUNDS = rounds
+        self.assertEqual(first, second)
+        self.assertLess(first.gap, 0.01 * first.runtime)
+
+    @parametrize("threads,seed", ((1, 0), (2, 1), (4, 12345)))
+    def test_same_answer_for_any_thread_count_and_hash_seed(self, threads, seed):
+        memory, runtimes = layers(random.Random(5), 30, 40)
+        script = (
+            "import json, sys, torch\n"
+            f"torch.set_num_threads({threads})\n"
+            "from torch._functorch._activation_checkpointing.knapsack_exact import "
+            "exact_knapsack\n"
+            "print(json.dumps(exact_knapsack(*json.load(sys.stdin))))\n"
+        )
+        output = subprocess.run(
+            [sys.executable, "-c", script],
+            input=json.dumps((memory, runtimes, 0.37)),
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        expected = exact_knapsack(memory, runtimes, 0.37)
+        self.assertEqual(tuple(json.loads(output.splitlines()[-1])), expected)
+
+    def test_a_default_device_and_dtype_do_not_matter(self):
+        rng = random.Random(0)
+        memory = [rng.random() for _ in range(700)]
+        runtimes = [rng.random() for _ in memory]
+        expected = exact_knapsack(memory, runtimes, 100.0)
+        dtype = torch.get_default_dtype()
+        try:
+            torch.set_default_dtype(torch.float16)
+            with torch.device("meta"):
+                self.assertEqual(exact_knapsack(memory, runtimes, 100.0), expected)
+        finally:
+            torch.set_default_dtype(dtype)
+
+    @parametrize("argument", ("memory", "runtimes"))
+    @parametrize("bad", (math.nan, math.inf, -math.inf, -1.0, -5e-324))
+    def test_number_out_of_range_is_named_with_its_index(self, argument, bad):
+        lists = {"memory": [1.0] * 5, "runtimes": [1.0] * 5}
+        lists[argument][3] = bad
+        with self.assertRaisesRegex(ValueError, rf"^{argument}\[3\] must be finite"):
+            exact_knapsack(lists["memory"], lists["runtimes"], 1.0)
+
+    @parametrize("bad", (math.nan, math.inf, -1.0))
+    def test_budget_out_of_range_is_named(self, bad):
+        with self.assertRaisesRegex(ValueError, "^max_memory must be finite"):
+            exact_knapsack([1.0], [1.0], bad)
+
+    def test_lengths_that_differ_are_named(self):
+        with self.assertRaisesRegex(ValueError, "memory and runtimes .* got 2 and 3"):
+            exact_knapsack([1.0, 2.0], [1.0, 2.0, 3.0], 1.0)
+
+    def test_negative_zero_integers_and_bools_are_numbers(self):
+        result = exact_knapsack([-0.0, 1, True, 2.0], [1, True, -0.0, 3], 2)
+        self.assertEqual(result, (4.0, [0, 3], [1, 2]))
+
+    @parametrize("case", CASES)
+    def test_case(self, case):
+        memory, runtimes, max_memory, saved = CASES[case]
+        optimum = brute_force(memory, runtimes, max_memory)
+        self.assertEqual(self.check(memory, runtimes, max_memory, optimum).saved, saved)
+        runtime, kept, recomputable = exact_knapsack(memory, runtimes, max_memory)
+        self.assertEqual(runtime, math.fsum(runtimes[i] for i in saved))
+        self.assertEqual(kept, saved)
+        self.assertEqual(sorted(kept + recomputable), list(range(len(memory))))
+
+
+instantiate_parametrized_tests(ExactKnapsackTest)
+
+if __name__ == "__main__":
+    run_tests()

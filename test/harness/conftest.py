@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -5,6 +6,12 @@ import pytest
 
 from acknap import index, pip
 from toy_upstream import RELEASES, Index, Repository, targets_toml
+
+
+def pytest_configure() -> None:
+    # Started in the background, a shell's job ignores Ctrl-C and hands that down to
+    # the processes that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -215,21 +215,23 @@ class ExactKnapsackTest(TestCase):
         (small_integers, small_floats, normalised_ties, huge_ranges, subnormals, flops),
         name_fn=lambda kind: kind.__name__,
     )
-    @parametrize("stage", ("all", "list_only", "vectorised"))
+    @parametrize("stage", ("all", "branch_only", "list_only", "small_steps"))
     def test_optimal_and_feasible_on_every_small_instance(self, kind, stage):
         rng = random.Random(kind.__name__ + stage)
-        saved = knapsack_exact._ROUNDS, knapsack_exact._LARGE
+        saved = knapsack_exact._ROUNDS, knapsack_exact._BATCH
         try:
-            if stage != "all":
+            if stage == "branch_only":
+                knapsack_exact._ROUNDS = ((10**6, 10**6, 0),)
+            elif stage != "all":
                 knapsack_exact._ROUNDS = ((0, 0, 10**7),)
-            if stage == "vectorised":
-                knapsack_exact._LARGE = 0
-            for _ in range(150):
+            if stage == "small_steps":
+                knapsack_exact._BATCH = 4
+            for _ in range(120):
                 memory, runtimes, max_memory = kind(rng)
                 optimum = brute_force(memory, runtimes, max_memory)
                 self.check(memory, runtimes, max_memory, optimum)
         finally:
-            knapsack_exact._ROUNDS, knapsack_exact._LARGE = saved
+            knapsack_exact._ROUNDS, knapsack_exact._BATCH = saved
 
     @parametrize("n", (12, 25, 40, 60))
     @parametrize("integers", (True, False))
@@ -385,7 +387,7 @@ class ExactKnapsackTest(TestCase):
         optimum = table(weights, values, capacity)
         rounds = knapsack_exact._ROUNDS
         try:
-            knapsack_exact._ROUNDS = ((5, 5, 20_000),)
+            knapsack_exact._ROUNDS = ((5, 5, 5_000),)
             plan = self.check(weights, values, capacity)
             with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
                 result = exact_knapsack(weights, values, capacity)
@@ -419,7 +421,7 @@ class ExactKnapsackTest(TestCase):
         weights, values = pisinger("strongly", 400, 10**6, rng)
         rounds = knapsack_exact._ROUNDS
         try:
-            knapsack_exact._ROUNDS = ((500, 500, 500_000),)
+            knapsack_exact._ROUNDS = ((500, 500, 300_000),)
             first = self.check(weights, values, sum(weights) // 2)
             second = self.check(weights, values, sum(weights) // 2)
         finally:

@@ -1,10 +1,10 @@
 """Exact 0/1 knapsack for the activation-memory budget.
 
 Memory and runtimes become int64 in units so fine that all rounding stays within the
-tolerances below; from there on arithmetic is exact. Identical items (layers repeat)
+tolerances below; from there on sums are exact. Identical items (layers repeat)
 form one *type* with a number of copies. Filling the budget by falling runtime / memory
 up to the first type that does not fit, the *break type*, gives the *break solution* and
-Dantzig's upper bound [1]. Two stages follow, in two rounds, until the proof is closed:
+Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
 
 1. Best-first branch and bound on the break type settles real graphs, and runtimes of
    widely different size, in tens of nodes.
@@ -36,6 +36,7 @@ import logging
 import math
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import accumulate, chain, compress
 from operator import add, mul
 from typing import NamedTuple, TypeAlias
@@ -45,20 +46,27 @@ import torch
 
 log = logging.getLogger(__name__)
 
-# The work of the two rounds: branching steps with few types, with more of them (the
-# list is better then), and list cells. The first round is enough for all but hard
-# instances, the second keeps any input under about 3 seconds and 200 MB.
-_ROUNDS = ((5_000, 1_000, 150_000), (60_000, 60_000, 12_000_000))
+# The work of each round: branching steps with few types, with more of them (the list is
+# better then), and list cells. The first rounds are for ordinary instances, the last
+# keeps any input under about 3 seconds and 250 MB.
+_ROUNDS = (
+    (3_000, 500, 100_000),
+    (5_000, 5_000, 500_000),
+    (60_000, 60_000, 8_000_000),
+)
 _FEW_TYPES = 256
-_STEP_CELLS = 1_000  # the fixed cost of adding a piece to the list, in cells
-_MAX_STATES = 2**18
+_MAX_STATES = 2**17
+_STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
+_BATCH = 512  # a step adds pieces until the list has so many states
 _LARGE = 512  # from this length on torch is faster than Python
 
 _Limits: TypeAlias = dict[int, tuple[int, int]]  # type -> fewest and most copies
 # (-bound, -serial, break type, its copies, weight, profit, limits)
 _Node: TypeAlias = tuple[int, int, int, int, int, int, _Limits]
-# (bound, weight, profit, type, copies)
-_Piece: TypeAlias = tuple[int, int, int, int, int]
+# (type, copies, weight, profit, bound) of each piece
+_Pieces: TypeAlias = tuple[
+    torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[float]
+]
 
 
 class KnapsackPlan(NamedTuple):
@@ -179,8 +187,7 @@ class ExactKnapsack:
                 keep[i] = 1
         gap, marginal = search.bound - search.value, 0.0
         if search.b < len(types.memory) and not search.exact:
-            # Rounding down may hide 1 per item in the value, 1 per item in the bound.
-            gap += 2 * n + 2
+            gap += n  # rounding up may add 1 per item to the value
         if search.margin < len(types.memory):
             marginal = types.runtime[search.margin] / types.memory[search.margin]
         try:
@@ -199,13 +206,45 @@ class ExactKnapsack:
         )
 
 
+class _Relaxation:
+    """The best profit for a capacity, if items may be split, as Dantzig's bound.
+
+    Args:
+        weight: of one copy of each type, by falling profit / weight.
+        profit: of one copy of each type.
+        count: copies of each type.
+
+    The sums end before they overflow; the last slope then continues.
+    O(n) time and memory, O(log n) for one capacity.
+    """
+
+    def __init__(
+        self, weight: torch.Tensor, profit: torch.Tensor, count: torch.Tensor
+    ) -> None:
+        total, zero = weight * count, weight.new_zeros(1)
+        end = int((total.cumsum(0, dtype=torch.float64) < 2**61).sum())
+        self.weight = torch.cat((zero, total[:end].cumsum(0)))
+        self.profit = torch.cat((zero, (profit * count)[:end].cumsum(0)))
+        self.slope = torch.cat((profit.double() / weight, zero.double()))[: end + 1]
+
+    def __call__(self, capacity: torch.Tensor) -> torch.Tensor:
+        # In parts of 200: torch starts threads for more, which a busy machine delays.
+        parts = (capacity[i : i + 200] for i in range(0, len(capacity), 200))
+        found = [torch.searchsorted(self.weight, x, right=True) for x in parts]
+        k = torch.cat(found or [capacity]).sub_(1)
+        rest = (capacity - self.weight.index_select(0, k)).double()
+        rest.mul_(self.slope.index_select(0, k))
+        return rest.add_(self.profit.index_select(0, k))
+
+
 class _Search:
     """The search for one budget, with the best set so far and an upper bound.
 
-    The types are rounded to integers. Weights are rounded down and the capacity is
-    raised by 2^-41 of the budget, which is more than n + 1 units: every set of up to
-    ``max_memory`` fits, and a set that fits exceeds it by less than 2^-40. Profits are
-    exact if they are integers, else rounded down to a unit below 2^-58 of the optimum.
+    The types are rounded to integers. Weights are rounded down (to at least 1), the
+    capacity is raised by 2^-41 of the budget, which is more than n + 1 units: every set
+    of up to ``max_memory`` fits, and a set that fits exceeds it by less than 2^-40.
+    Profits are exact if runtimes are integers, else rounded up to a unit below 2^-58 of
+    the optimum, so that all bounds are valid.
 
     The best set has all copies of the types before ``full`` and none of the others,
     except where ``changed`` tells another number of copies.
@@ -218,18 +257,16 @@ class _Search:
     """
 
     def __init__(self, types: _Types, n: int, divisor: int, max_memory: float) -> None:
-        digits = 42 + min((n + 2).bit_length(), 18) - math.frexp(max_memory)[1]
+        digits = 60 - math.frexp(max_memory)[1]
         budget = int(math.ldexp(max_memory, digits))
         capacity = max(0, budget + min(budget >> 41, (budget >> 40) - n))
-        weight = _scaled_down(types.memory, 2.0 * max_memory, digits)
-        if not budget:
-            weight = [1] * len(weight)
+        weight = _scaled(types.memory, 2.0 * max_memory, digits, math.floor)
         count = [b - a for a, b in zip(types.start, types.start[1:])]
         self.margin = -1  # the break type with the items too large for the budget
-        if max(map(mul, weight, count), default=0) > capacity or 0 in weight:
+        if max(map(mul, weight, count), default=0) > capacity:
             sums = list(accumulate(map(mul, weight, count)))
             self.margin = bisect_right(sums, capacity)
-            count = [min(c, capacity // w) if w else 0 for w, c in zip(weight, count)]
+            count = [min(c, capacity // w) for w, c in zip(weight, count)]
         self.weight_sum: list[int] = [0, *accumulate(map(mul, weight, count))]
         self.b = bisect_right(self.weight_sum, capacity) - 1  # the break type
         if self.margin < 0:
@@ -246,37 +283,32 @@ class _Search:
             if math.isinf(most):
                 part = sum(r * 2.0**-64 * c for r, c in zip(reach, count))
                 digits = 60 - 64 - math.frexp(part)[1]
-            profit = _scaled_down(types.runtime, most, digits)
+            profit = _scaled(types.runtime, most, digits, math.ceil)
         self.profit_sum: list[int] = [0, *accumulate(map(mul, profit, count))]
         self.types, self.capacity = types, capacity
         self.weight, self.profit, self.count = weight, profit, count
         self.exact, self.divisor, self.digits = divisor > 0, divisor or 1, digits
 
-        self.value = self.bound = -1
-        self.full = 0
+        self.value = self.full = self.steps = 0
+        self.bound = self.profit_sum[-1]
         self.changed: dict[int, int] = {}
         self.nodes: list[_Node] = []
         self.closed = 0  # the largest bound of a node that was not worth a search
-        self.steps = 0
 
     def run(self) -> None:
         """Runs the stages until the bound is met or their work is used up."""
         self._add_node(self.b, self.weight_sum[self.b], self.profit_sum[self.b], {})
         for few, many, cells in _ROUNDS:
-            self._branch(self.steps + (few if len(self.weight) <= _FEW_TYPES else many))
             if self.bound > self._enough():
-                self._grow_list(cells)
-            if self.bound <= self._enough():
-                break
+                self._branch(few if len(self.count) <= _FEW_TYPES else many)
+            if self.bound > self._enough():
+                self._grow(cells)
 
     def copies(self) -> list[int]:
         """The number of copies of each type in the best set. O(types)."""
         copies = self.count[: self.full] + [0] * (len(self.count) - self.full)
         for k, number in self.changed.items():
             copies[k] = number
-        if 0 in self.weight:  # types too small to count fit in any case
-            sizes = (b - a for a, b in zip(self.types.start, self.types.start[1:]))
-            copies = [c if w else s for c, w, s in zip(copies, self.weight, sizes)]
         return copies
 
     def to_runtime(self, profit: int) -> float:
@@ -326,6 +358,7 @@ class _Search:
         Each branching settles the one type that the relaxation splits. O(log(nodes) +
         depth + distance between the break types) time and O(depth) memory per node.
         """
+        max_steps += self.steps
         while self.nodes and self.steps < max_steps:
             if -self.nodes[0][0] <= self._enough():
                 break
@@ -345,146 +378,121 @@ class _Search:
             if weight <= self.capacity:
                 self._add_node(k, weight, profit, limits)
         top = -self.nodes[0][0] if self.nodes else 0
-        self.bound = max(self.value, self.closed, top)
+        self.bound = min(self.bound, max(self.value, self.closed, top))
 
-    def _relaxed(self, capacity: int) -> int:
-        """Dantzig's bound for a capacity. O(log n)."""
-        if capacity < 0:
-            return -1
-        k = bisect_right(self.weight_sum, capacity) - 1
-        if k == len(self.count):
-            return self.profit_sum[k]
-        rest = capacity - self.weight_sum[k]
-        return self.profit_sum[k] + rest * self.profit[k] // self.weight[k]
+    def _pieces(self) -> _Pieces:
+        """The copies that a better set may remove or add, in pieces of 1, 2, 4, ...
 
-    def _pieces(self) -> tuple[list[_Piece], list[_Piece]]:
-        """Changes of the break solution that a better set may contain.
-
-        The break solution has all copies of the types before the break type. A better
-        set removes copies of these and adds copies of the others, in pieces of 1, 2,
-        4, ... copies. A piece counts if Dantzig's bound with that change exceeds the
-        best value; Dembo and Hammer's bound (the loss at the break type's ratio), which
-        needs no bisection, goes first. O(n + p log n) time for p pieces.
-
-        Returns:
-            The pieces to remove (negative) and to add, nearest to the break last.
+        Removed are copies of the types before the break type, added are copies of the
+        others. A piece counts if Dantzig's bound with that change exceeds the best
+        value. O(p log n) time for p pieces.
         """
-        memory, runtime, b = self.types.memory, self.types.runtime, self.b
-        need = self._enough() + 1
-        max_loss = self.to_runtime(self._relaxed(self.capacity) + 1 - need) + 1e-320
-        ratio = runtime[b] / memory[b]
-        if not 1e-200 < ratio < 1e200:  # products may underflow
-            max_loss = math.inf
-        pieces: tuple[list[_Piece], list[_Piece]] = ([], [])
-        for k, (m, r) in enumerate(zip(memory, runtime)):
-            worth = ratio * m
-            if abs(r - worth) - 2.0**-49 * (r + worth) > max_loss:
-                continue
-            sign = -1 if k < b else 1
-            size, rest = 1, self.count[k]
-            while rest:
-                size = min(size, rest)
-                dw, dp = sign * size * self.weight[k], sign * size * self.profit[k]
-                bound = self._relaxed(self.capacity - dw) + dp
-                if bound >= need:
-                    pieces[k >= b].append((bound, dw, dp, k, sign * size))
-                rest -= size
-                size *= 2
-        pieces[1].reverse()
-        return pieces
+        weight, profit, count = (
+            torch.frombuffer(array("q", x), dtype=torch.int64)
+            for x in (self.weight, self.profit, self.count)
+        )
+        pieces = torch.frexp(count.double()).exponent.long()
+        kind = torch.arange(len(count), device="cpu").repeat_interleave(pieces)
+        index = torch.arange(len(kind), device="cpu")
+        power = 1 << (index - (pieces.cumsum(0) - pieces)[kind])
+        size = torch.minimum(power, count[kind] - power + 1)
+        size[kind < self.b] *= -1
+        dw, dp = size * weight[kind], size * profit[kind]
+        relaxation = _Relaxation(weight, profit, count)
+        bound = relaxation(self.capacity - dw).add_(dp)
+        keep = (bound >= self._enough() + 1 - self._margin()).nonzero().view(-1)
+        return kind[keep], size[keep], dw[keep], dp[keep], bound[keep].tolist()
 
-    def _grow_list(self, max_cells: int) -> None:
+    def _margin(self) -> float:
+        """More than what float64 may round off a bound."""
+        return self.bound * 2.0**-48
+
+    def _grow(self, max_cells: int) -> None:
         """Lists the undominated changes of the break solution, piece by piece.
 
         A state is the (weight, profit) of a change. It goes if another one weighs no
-        more and is worth as much, or if filling the room (emptying the excess) at the
-        ratio of the next piece cannot lead to a better value. Too long a list keeps
-        the states of the highest bounds; the highest bound dropped then limits the
-        certificate. O(cells log cells) time, 8 bytes per cell and 150 per state.
+        more and is worth as much, or if its bound, with the remaining pieces, is no
+        better than the best set. Too long a list keeps the states of the highest
+        bounds; the highest bound dropped then limits the certificate. O(cells
+        log(cells)) time, 8 bytes per cell and 150 per state.
         """
+        kind, size, dw, dp, bounds = self._pieces()
+        one = torch.ones_like(dw)
+        remaining, margin = _Relaxation(dw.abs(), dp.abs(), one), self._margin()
         base, room = self.profit_sum[self.b], self.capacity - self.weight_sum[self.b]
-        left, right = self._pieces()
-        excess = -sum(piece[1] for piece in left)  # what all removals free
-        tolerance = self._enough() - self.value
+        last = len(remaining.weight) - 1
+        lo = hi = center = int((kind < self.b).sum())
         beat = self._enough() - base
-        weight = torch.zeros(1, dtype=torch.int64, device="cpu")
-        profit = torch.zeros_like(weight)
-        done: list[_Piece] = []
-        parents: list[tuple[int, torch.Tensor]] = []  # number of states, their parents
-        found: tuple[int, int] | None = None
-        dropped = -math.inf
-        cells = 0
-        while len(weight) and (left or right):
-            side = left if left and (not right or len(done) % 2) else right
-            done.append(side.pop())
-            _, dw, dp, _, _ = done[-1]
-            excess += min(dw, 0)
-            states = len(weight)
-            cells += 2 * states + _STEP_CELLS
-            weight, parent = torch.sort(torch.cat((weight, weight + dw)), stable=True)
-            profit = torch.cat((profit, profit + dp))[parent]
+        weight = profit = dw.new_zeros(1)
+        steps: list[tuple[int, list[int], torch.Tensor]] = []
+        dropped, cells, found = -math.inf, 0, None
+        while len(weight) and (lo > 0 or hi < len(bounds)):
+            states = width = len(weight)
+            added: list[int] = []
+            while (lo > 0 or hi < len(bounds)) and (not added or width < _BATCH):
+                if lo > 0 and (hi == len(bounds) or hi - center > center - lo):
+                    lo -= 1
+                    k = lo
+                else:
+                    k = hi
+                    hi += 1
+                if bounds[k] >= base + beat + 1 - margin:
+                    added.append(k)
+                    width *= 2
+                    weight = torch.cat((weight, weight + dw[k]))
+                    profit = torch.cat((profit, profit + dp[k]))
+            cells += width + _STEP_CELLS
+            weight, order = weight.sort(stable=True)
+            profit = profit.index_select(0, order)
             most, where = profit.cummax(0)
-            ends = weight.new_tensor([room, room + excess])
+            edge = min(hi, last)
+            least = room - int(remaining.weight[lo])
+            ends = weight.new_tensor([room, 2 * room - least])
             fit, end = torch.searchsorted(weight, ends, right=True).tolist()
+            if not end:
+                break
             if fit and int(most[fit - 1]) > beat:
-                found = (len(parents), int(parent[where[fit - 1]]))
-                beat = int(most[fit - 1]) + tolerance
-                left = [piece for piece in left if piece[0] > base + beat]
-                right = [piece for piece in right if piece[0] > base + beat]
-            slack = (room - weight[:end]).double()
-            slack[:fit].mul_(self._most_per_weight(right))
-            slack[fit:].mul_(self._least_per_weight(left))
-            keep = slack >= beat + 1 - profit[:end]
+                value = base + int(most[fit - 1])
+                found = (len(steps), int(order[where[fit - 1]]), value)
+                beat = value + (self._enough() - self.value) - base
+            bound = room - weight[:end]
+            bound[:fit] += remaining.weight[edge]
+            bound[fit:] += remaining.weight[lo]
+            bound = remaining(bound).add_(profit[:end])
+            bound[:fit] -= remaining.profit[edge]
+            bound[fit:] -= remaining.profit[lo]
+            keep = bound >= beat + 1 - margin
             keep[1:].logical_and_(profit[1:end] > most[: end - 1])
             index = keep.nonzero().view(-1)
             limit = _MAX_STATES if cells < max_cells else 0
             if len(index) > limit:
-                bounds = (slack + profit[:end])[index]
-                bounds, rank = torch.sort(bounds, descending=True, stable=True)
-                dropped = max(dropped, float(bounds[limit]))
-                index = index[rank[:limit].sort().values]
-            parents.append((states, parent[index]))
-            weight, profit = weight[index], profit[index]
+                best, rank = bound.index_select(0, index).sort(
+                    stable=True, descending=True
+                )
+                dropped = max(dropped, float(best[limit]))
+                index = index.index_select(0, rank[:limit].sort().values)
+            steps.append((states, added, order.index_select(0, index)))
+            weight = weight.index_select(0, index)
+            profit = profit.index_select(0, index)
         if found:
-            self._take(done, parents, *found)
+            # Walk back the list to the set of the best state.
+            step, state, self.value = found
+            changed: dict[int, int] = {}
+            for i in range(step, -1, -1):
+                states, added, _ = steps[i]
+                # The list was doubled once for each piece.
+                pieces, state = divmod(state, states)
+                for j, piece in enumerate(added):
+                    if pieces >> j & 1:
+                        k = int(kind[piece])
+                        before = self.count[k] if k < self.b else 0
+                        changed[k] = changed.get(k, before) + int(size[piece])
+                if i:
+                    state = int(steps[i - 1][2][state])
+            self.full, self.changed = self.b, changed
         if dropped > beat:
-            beat = math.ceil(min(dropped, 2.0**62) * (1 + 2.0**-50)) + 1
+            beat = math.ceil(dropped + margin)
         self.bound = max(self.value, min(self.bound, base + beat))
-
-    # Slopes of the next piece. An item may weigh up to 1 more than its weight and cost
-    # up to 1 more than its profit; 2^-50 covers the rounding of float64.
-    def _most_per_weight(self, pieces: list[_Piece]) -> float:
-        if not pieces:
-            return 0.0
-        k = pieces[-1][3]
-        profit = self.profit[k] + (0 if self.exact else 1)
-        return profit / self.weight[k] * (1 + 2.0**-50)
-
-    def _least_per_weight(self, pieces: list[_Piece]) -> float:
-        if not pieces:
-            return math.inf
-        k = pieces[-1][3]
-        return self.profit[k] / (self.weight[k] + 1) * (1 - 2.0**-50)
-
-    def _take(
-        self,
-        done: list[_Piece],
-        parents: list[tuple[int, torch.Tensor]],
-        step: int,
-        state: int,
-    ) -> None:
-        """Takes the set of a state, found by walking back the list. O(steps)."""
-        self.value, self.full, self.changed = self.profit_sum[self.b], self.b, {}
-        for i in range(step, -1, -1):
-            states, _ = parents[i]
-            if state >= states:
-                state -= states
-                _, _, profit, k, copies = done[i]
-                self.value += profit
-                before = self.count[k] if k < self.b else 0
-                self.changed[k] = self.changed.get(k, before) + copies
-            if i:
-                state = int(parents[i - 1][1][state])
 
 
 def _checked(name: str, values: list[float]) -> "array[float]":
@@ -499,14 +507,17 @@ def _checked(name: str, values: list[float]) -> "array[float]":
     return floats
 
 
-def _scaled_down(values: "array[float]", most: float, exponent: int) -> list[int]:
-    """min(value, most) * 2^exponent, rounded down to integers of 62 bits. O(n)."""
+def _scaled(
+    values: "array[float]", most: float, exponent: int, rounded: Callable[[float], int]
+) -> list[int]:
+    """min(value, most) * 2^exponent as integers of 62 bits, at least 1. O(n)."""
     # In two steps, because 2^exponent may overflow.
     a, b = 2.0 ** min(exponent, 1000), 2.0 ** max(exponent - 1000, 0)
     if len(values) <= _LARGE:
-        return [int(min(x, most) * a * b) for x in values]
-    clamped = torch.frombuffer(values, dtype=torch.float64).clamp(max=most)
-    return (clamped * a * b).long().tolist()
+        return [rounded(min(x, most) * a * b) or 1 for x in values]
+    scaled = torch.frombuffer(values, dtype=torch.float64).clamp(max=most) * a * b
+    integers = (scaled.ceil() if rounded is math.ceil else scaled.floor()).long()
+    return integers.clamp(min=1).tolist()
 
 
 def _group(memory: "array[float]", runtimes: "array[float]") -> _Types:

@@ -81,6 +81,45 @@ def compare(
     sys.exit(run_compare(layout, targets, target, against, checkout, out, as_json))
 
 
+@app.command(rich_help_panel="Reproduce")
+def bench(
+    claims: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Names in benchmarks/claims.toml; all if none.", metavar="[CLAIM]..."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short list of points: about 3 minutes.")
+    ] = False,
+    target: Annotated[
+        str, typer.Option(help="The release, as published and patched.")
+    ] = "v2.10.0",
+) -> None:
+    """Measure the published claims and ours; goes on where it was stopped."""
+    from acknap.bench import run_bench
+
+    layout = Layout.default()
+    targets = Targets.load(layout)
+    sys.exit(run_bench(layout, targets, claims or [], target, quick=quick))
+
+
+@app.command(rich_help_panel="Reproduce")
+def report(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="bench or bench-quick, under results/; the newest if none.",
+            metavar="[NAME]",
+        ),
+    ] = None,
+) -> None:
+    """Draw tables, plots and a page from what bench measured."""
+    from acknap.bench_report import run_report
+
+    sys.exit(run_report(Layout.default(), name))
+
+
 @app.command(rich_help_panel="Maintain")
 def export(
     tree: Annotated[

@@ -1,0 +1,132 @@
+"""`bench`: measure what the claims need, point by point, into one raw record."""
+
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from acknap import (
+    bench_claims,
+    bench_measure,
+    bench_peers,
+    bench_problems,
+    bench_record,
+    environments,
+    series,
+)
+from acknap.bench_measure import Measure
+from acknap.bench_plan import Point, plan
+from acknap.bench_record import Record
+from acknap.bench_session import PEER_SOLVERS, WORKER, Session
+from acknap.interpreter import inspect
+from acknap.paths import Layout
+from acknap.progress import say
+from acknap.targets import Target, Targets
+
+FULL, QUICK = "bench", "bench-quick"
+
+
+def run_bench(
+    layout: Layout,
+    targets: Targets,
+    claims: Sequence[str],
+    target: str,
+    *,
+    quick: bool,
+) -> int:
+    """Measure the points that are not in the record yet.
+
+    Args:
+        layout: The repository.
+        targets: The release table.
+        claims: Names of the claims to measure; all if empty.
+        target: Name of the release, stock and patched.
+        quick: Measure the short list of points.
+
+    Returns:
+        0: what the points say is for `report`.
+
+    Raises:
+        HarnessError: An environment cannot be made, or there is no such claim.
+    """
+    points = plan(layout, quick=quick)
+    if claims:
+        topics = bench_claims.topics(layout, claims)
+        points = [point for point in points if point.topic in topics]
+    release = targets.get(target)
+    stock = environments.stock(layout, release)
+    patched = environments.patched(layout, release)
+    inspect(stock)
+    inspect(patched)
+    pythons = {
+        "stock": stock.python,
+        "patched": patched.python,
+        "peers": bench_peers.python(layout),
+    }
+    with Session(pythons) as session:
+        record = bench_record.open_record(
+            layout.results / (QUICK if quick else FULL),
+            _key(layout, release, session, pythons),
+            {"command": "./scripts/harness bench" + (" --quick" if quick else "")},
+        )
+        _measure(Measure(layout, session), record, points)
+    print(f"Record: {layout.relative(record.path)}")
+    print("Draw it: ./scripts/harness report")
+    return 0
+
+
+def _key(
+    layout: Layout, target: Target, session: Session, pythons: dict[str, Path]
+) -> dict[str, Any]:
+    """Return what makes two runs comparable."""
+    patches = sha256()
+    for patch in series.load(layout, target.series):
+        if not patch.optional:
+            patches.update(patch.path.read_bytes())
+    measuring = (WORKER, PEER_SOLVERS, *map(_source, (bench_measure, bench_problems)))
+    code = sha256(b"".join(path.read_bytes() for path in measuring))
+    return {
+        "machine": bench_record.machine(),
+        "target": target.name,
+        "series": patches.hexdigest()[:16],
+        "bench": code.hexdigest()[:16],
+        "sides": {side: dict(session.worker(side).description) for side in pythons},
+    }
+
+
+def _source(module: ModuleType) -> Path:
+    return Path(str(module.__file__))
+
+
+def _measure(measure: Measure, record: Record, points: Sequence[Point]) -> None:
+    """Measure what is missing; each point is on disk before the next one starts."""
+    missing = [point for point in points if point.id not in record.points]
+    if len(missing) < len(points):
+        say(f"{len(points) - len(missing)} of {len(points)} points are in the record")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    plain = not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), disable=plain) as display:
+        task = display.add_task("", total=len(missing))
+        for number, point in enumerate(missing, 1):
+            text = f"{point.topic} {point.problem}"
+            display.update(task, description=text)
+            if plain:
+                say(f"[{number}/{len(missing)}] {text} {','.join(point.contenders)}")
+            record.add(point, measure(point))
+            display.advance(task)

@@ -1,0 +1,195 @@
+"""Speed and answers: the measured value behind each claim, as a number and words.
+
+claims.toml names these functions and those of bench_memory. They return None where the
+record does not hold what they need.
+"""
+
+import re
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from acknap.bench_memory import Number
+from acknap.bench_record import Record
+from acknap.bench_stats import median_seconds, ratio, short
+
+
+def speed(
+    record: Record,
+    topics: list[str],
+    base: str,
+    contender: str,
+    pick: str = "median",
+    problem: str = "",
+    items: int = 0,
+) -> Number | None:
+    """How many times faster a contender is than `base`, over the points of topics.
+
+    Args:
+        record: The measurements.
+        topics: The points' topics.
+        base: The slower one.
+        contender: The faster one.
+        pick: Whether the value is the "median" or the "worst" of the points.
+        problem: What the problem's spec must match.
+        items: Points of fewer items do not count.
+    """
+    found = [
+        (one, _name(point))
+        for point in _points(record, topics, problem, items)
+        if (one := ratio(point, base, contender)) is not None
+    ]
+    if not found:
+        return None
+    worst = min(found, key=lambda pair: pair[0].median)
+    best = max(found, key=lambda pair: pair[0].median)
+    middle = statistics.median(one.median for one, _ in found)
+    value = worst[0].median if pick == "worst" else middle
+    if len(found) == 1:
+        return Number(value, f"{worst[0]}, {worst[1]}")
+    vague = sum(not one.significant for one, _ in found)
+    text = (
+        f"median {short(middle)}x of {len(found)} points, "
+        f"worst {worst[0]} ({worst[1]}), best {short(best[0].median)}x"
+    )
+    return Number(value, text + (f"; {vague} not significant" if vague else ""))
+
+
+def slower_share(
+    record: Record, topics: list[str], base: str, contender: str, least_ms: float = 0
+) -> Number | None:
+    """The share of points on which a contender is slower than `base`.
+
+    Those on which it takes less than `least_ms` do not count.
+    """
+    found = [
+        (one.median < 1 and time >= least_ms / 1e3, _name(point), time)
+        for point in _points(record, topics)
+        if (time := median_seconds(point, contender)) is not None
+        and (one := ratio(point, base, contender)) is not None
+    ]
+    if not found:
+        return None
+    slower = [(time, name) for is_slower, name, time in found if is_slower]
+    text = f"{len(slower)} of {len(found)} points"
+    if slower:
+        time, name = max(slower)
+        text += f", at most {short(time * 1e3)} ms ({name})"
+    return Number(len(slower) / len(found), text)
+
+
+def times(
+    record: Record, topics: list[str], base: str, contender: str
+) -> Number | None:
+    """How many times the time of `base` a contender takes, at most."""
+    found = [
+        (one.median, _name(point))
+        for point in _points(record, topics)
+        if (one := ratio(point, contender, base)) is not None
+    ]
+    if not found:
+        return None
+    return Number(
+        max(found)[0], "; ".join(f"{short(median)} on {name}" for median, name in found)
+    )
+
+
+def peers(record: Record, contender: str) -> Number | None:
+    """How many peer runs beat a contender, of those that ended with an answer."""
+    words, faster, total = [], 0, 0
+    for name in ("peers.milp", "peers.branch_and_bound", "peers.cp_sat"):
+        points = record.of("peers")
+        ratios = [one.median for p in points if (one := ratio(p, name, contender))]
+        gave_up = sum(name in point["failed"] for point in points)
+        wrong = sum(
+            point["answers"].get(name, {}).get("right") is False for point in points
+        )
+        faster += sum(one < 1 for one in ratios)
+        total += len(ratios)
+        if ratios:
+            words.append(
+                f"{name.removeprefix('peers.')} {short(statistics.median(ratios))} "
+                f"times its time, {short(min(ratios))} to {short(max(ratios))}"
+                + (f", {wrong} answers wrong" if wrong else "")
+                + (f", {gave_up} not proven in 10 s" if gave_up else "")
+            )
+    return Number(faster / total, "; ".join(words)) if total else None
+
+
+def seconds(record: Record, topic: str, contender: str) -> Number | None:
+    """The longest median time of a contender in a topic."""
+    times = [median_seconds(point, contender) for point in record.of(topic)]
+    known = [time for time in times if time is not None]
+    if not known:
+        return None
+    return Number(max(known), f"{short(max(known) * 1e3)} ms")
+
+
+def wrong_in_timings(record: Record, contender: str) -> Number | None:
+    """How many timed points a contender answered wrongly, or not always alike."""
+    answers = [
+        point["answers"][contender]
+        for point in record.points.values()
+        if point["kind"] == "speed" and point["answers"].get(contender)
+    ]
+    if not answers:
+        return None
+    wrong = sum(not a["right"] or a.get("changes", False) for a in answers)
+    return Number(wrong, f"{wrong} of {len(answers)} timed points")
+
+
+def count_real(
+    record: Record, contenders: list[str], proven: bool = False
+) -> Number | None:
+    """How many runs on real models are over the budget, below the optimum or open."""
+    rows = [
+        row
+        for point in record.of("real")
+        for row in point["rows"]
+        if row["contender"] in contenders
+    ]
+    if not rows:
+        return None
+    faults = {
+        "failed": sum("failed" in row for row in rows),
+        "over": sum(row.get("over", 0) > 0 for row in rows),
+        "below the optimum": sum(row.get("loss", 0) != 0 for row in rows),
+    }
+    if proven:
+        faults["without proof"] = sum(row.get("gap", 0) > 1e-12 for row in rows)
+    words = ", ".join(f"{count} {what}" for what, count in faults.items())
+    return Number(sum(faults.values()), f"{words} of {len(rows)} runs")
+
+
+def count_small(record: Record, contenders: list[str]) -> Number | None:
+    """How many small random problems are answered wrongly."""
+    words, wrong, seen = [], 0, False
+    for contender in contenders:
+        total: dict[str, int] = {}
+        for point in record.of("small"):
+            for what, count in point["counts"].get(contender, {}).items():
+                total[what] = total.get(what, 0) + count
+        if total:
+            seen = True
+            faults = {what: c for what, c in total.items() if what != "right"}
+            wrong += sum(faults.values())
+            said = ", ".join(f"{c} {what}" for what, c in faults.items()) or "0 wrong"
+            words.append(f"{contender}: {said} of {sum(total.values())}")
+    return Number(wrong, "; ".join(words)) if seen else None
+
+
+def _name(point: dict[str, Any]) -> str:
+    name = point["problem"].removeprefix("real:")
+    one = point["budgets"][0] if len(point["budgets"]) == 1 else None
+    return (
+        f"{name} at {one}" if one is not None and one <= 1 and ":" not in name else name
+    )
+
+
+def _points(
+    record: Record, topics: list[str], problem: str = "", items: int = 0
+) -> Iterator[dict[str, Any]]:
+    for topic in topics:
+        for point in record.of(topic):
+            if re.search(problem, point["problem"]) and point["items"] >= items:
+                yield point

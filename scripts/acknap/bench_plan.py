@@ -1,0 +1,279 @@
+"""What is measured: the list of points, short and full."""
+
+from dataclasses import dataclass
+
+from acknap.bench_problems import SCALE, instances
+from acknap.paths import Layout
+
+BUDGETS = (0.02, 0.05, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
+SPEED_BUDGETS = (0.05, 0.1, 0.25, 0.5)
+QUICK_BUDGETS = (0.05, 0.1, 0.5)
+QUICK_SPEED = ("gpt2_small", "llama_8l_4096", "llama_80l_8192", "resnet50_profile")
+# The models whose runs are drawn, one a plot, and their budgets.
+PICTURED = {"budget": "llama_80l_8192", "frontier": "llama_8l_4096_eager_attn"}
+PICTURED_BUDGETS = tuple(round(0.02 * i, 2) for i in range(1, 33))
+
+ALL = (
+    "stock.dp",
+    "stock.hirschberg",
+    "stock.ilp",
+    "stock.greedy",
+    "patched.dp",
+    "patched.hirschberg",
+    "patched.ilp",
+    "patched.greedy",
+    "patched.exact",
+)
+TABLES = ("stock.dp", "stock.hirschberg", "patched.dp", "patched.hirschberg")
+PEERS = ("patched.exact", "peers.milp", "peers.branch_and_bound", "peers.cp_sat")
+
+# The publication's figures, and what they imply at 4 bytes a cell of the table and five
+# rows of 4 bytes in the sliding-window solver.
+LIMIT_GB, TABLE_GB, ROWS_GB = 64.0, 304.0, 58.4
+TABLE_UNITS = round(TABLE_GB * 1e9 / 4 / 101)
+ROWS_UNITS = round(ROWS_GB * 1e9 / 20)
+
+_SEEDS = 7000  # small random problems per point
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement.
+
+    Attributes:
+        topic: What it is for; claims name topics.
+        kind: The function of bench_measure that makes it.
+        contenders: `side.solver`; in timings the first is the base of the ratios.
+        rounds: Interleaved rounds of a timing.
+        headroom: Bytes of address space that a limited process may add.
+    """
+
+    topic: str
+    kind: str
+    problem: str
+    budgets: tuple[float, ...]
+    contenders: tuple[str, ...]
+    rounds: int = 0
+    headroom: int | None = None
+
+    @property
+    def id(self) -> str:
+        """A name that is the same in every run."""
+        parts = [self.topic, self.kind, self.problem]
+        parts.append(f"budgets={','.join(map(str, self.budgets))}")
+        parts.append(f"of={','.join(self.contenders)}")
+        if self.rounds:
+            parts.append(f"rounds={self.rounds}")
+        if self.headroom is not None:
+            parts.append(f"headroom={self.headroom}")
+        return " ".join(parts)
+
+
+def plan(layout: Layout, *, quick: bool) -> list[Point]:
+    """Return all points, those that need memory last."""
+    return [
+        *_real(instances(layout), quick),
+        *_small_random(quick),
+        *_timings(quick),
+        *_many_budgets(quick),
+        *_peers(quick),
+        *_limits(quick),
+        *_memory(quick),
+    ]
+
+
+def _real(names: list[str], quick: bool) -> list[Point]:
+    budgets = QUICK_BUDGETS if quick else BUDGETS
+    timed = [name for name in names if name in QUICK_SPEED] if quick else names
+    return [
+        *(
+            # Prepared, the exact solver returns its certificate.
+            Point(
+                "real", "answers", f"real:{name}", budgets, (*ALL, "patched.prepared")
+            )
+            for name in names
+        ),
+        *(
+            Point(
+                f"pictured-{plot}",
+                "answers",
+                f"real:{name}",
+                PICTURED_BUDGETS[1::3] if quick else PICTURED_BUDGETS,
+                ALL,
+            )
+            for plot, name in PICTURED.items()
+        ),
+        *(
+            Point("real-speed", "speed", f"real:{name}", (budget,), ALL, 7)
+            for name in timed
+            for budget in ((0.1, 0.5) if quick else SPEED_BUDGETS)
+        ),
+    ]
+
+
+def _small_random(quick: bool) -> list[Point]:
+    ilp = tuple(name for name in ALL if name.endswith("ilp"))
+    others = tuple(name for name in ALL if name not in ilp)
+    ours = ("patched.dp", "patched.hirschberg", "patched.exact")
+    grid = [(0, 1000, others), (0, 200 if quick else 1000, ilp)]
+    if not quick:
+        grid += [(first, _SEEDS, ours) for first in range(1000, 50_000, _SEEDS)]
+    return [
+        Point("small", "small", f"small:first={first},count={count}", (), contenders)
+        for first, count, contenders in grid
+    ]
+
+
+def _timings(quick: bool) -> list[Point]:
+    half = (0.5,)
+    rounds = 7 if quick else 11
+    with_base = (*TABLES, "patched.exact")
+    with_ilp = (*with_base, "stock.ilp", "patched.ilp", "patched.greedy")
+    hundred = "random:n=100,units=10000"
+    # The publication repeats each call 1000 times.
+    points = [
+        Point("repeated", "speed", hundred, (1.0,), TABLES, 50 if quick else 1000)
+    ]
+    sizes = (100, 500, 2000) if quick else (50, 100, 200, 500, 1000, 2000, 5000, 10000)
+    points += [
+        Point(
+            "size-speed",
+            "speed",
+            f"random:n={n},units=10000",
+            (1.0,),
+            with_ilp if n <= (100 if quick else 1000) else with_base,
+            rounds,
+        )
+        for n in sizes
+    ]
+    widths = (100_000,) if quick else (1000, 100_000, 1_000_000)
+    points += [
+        _units("width-speed", "speed", "random", 100, width, TABLES, rounds)
+        for width in widths
+    ]
+    large = ["layers:n=2000", "uncorrelated:n=2000"]
+    if not quick:
+        large += ["layers:n=10000", "uncorrelated:n=10000"]
+    points += [
+        Point("large-speed", "speed", spec, half, with_base, rounds) for spec in large
+    ]
+    slow = ("patched.exact", "stock.ilp", "patched.ilp")
+    points += [
+        Point("large-ilp", "speed", spec, half, slow, 3)
+        for spec in (large[:1] if quick else large[:3])
+    ]
+    wide = ("stock.dp", "patched.exact")
+    points.append(Point("wide-speed", "speed", "wide:n=500", half, wide, rounds))
+    huge = ("layers:n=100000", "uncorrelated:n=100000")
+    yardstick = ("patched.sort", "patched.exact")
+    points += [Point("huge", "speed", spec, half, yardstick, rounds) for spec in huge]
+    return points
+
+
+def _many_budgets(quick: bool) -> list[Point]:
+    budgets = tuple(round(0.01 * i, 2) for i in range(1, 101))
+    sizes = (640,) if quick else (640, 2000)
+    return [
+        Point(
+            "budgets",
+            "speed",
+            f"{family}:n={n}",
+            budgets,
+            ("stock.dp", "patched.exact", "patched.prepared"),
+            3 if quick else 6,
+        )
+        for family in ("layers",) + (() if quick else ("uncorrelated",))
+        for n in sizes
+    ]
+
+
+def _peers(quick: bool) -> list[Point]:
+    names = ("gpt2_small", "resnet50_profile") if quick else QUICK_SPEED
+    problems = [f"real:{name}" for name in names]
+    if not quick:
+        problems += ["layers:n=640", "uncorrelated:n=2000", "wide:n=500"]
+    return [
+        Point("peers", "speed", spec, (0.5,), PEERS, 3 if quick else 5)
+        for spec in problems
+    ]
+
+
+def _limits(quick: bool) -> list[Point]:
+    """The publication's machine at a scale: its memory, table and problem."""
+    points = []
+    for scale in (1000,) if quick else (1000, 100):
+        room = round(LIMIT_GB * 1e9 / scale)
+        table, rows = TABLE_UNITS // scale, ROWS_UNITS // scale
+        points += [
+            _units("limit", "limit", "random", 10, table, ("stock.dp",), 0, room),
+            _units("limit", "limit", "random", 100, table, ("stock.dp",), 0, room),
+            _units(
+                "limit", "limit", "random", 2000, rows, ("stock.hirschberg",), 0, room
+            ),
+        ]
+    return points
+
+
+def _memory(quick: bool) -> list[Point]:
+    million = 1_000_000
+    grid: list[tuple[str, int, int, tuple[str, ...]]] = [
+        *(("random", n, million, ("stock.dp",)) for n in (5, 20, 50, 100)),
+        *(("random", n, 300_000, ("stock.dp",)) for n in (50, 100, 200)),
+        *(("random", n, million, ("stock.hirschberg",)) for n in (20, 200)),
+        *(
+            ("random", n, million, ("patched.hirschberg", "patched.exact"))
+            for n in (20, 200)
+        ),
+        *(
+            ("random", 20, width, ("stock.hirschberg",))
+            for width in (3 * million, 10 * million, 30 * million)
+        ),
+        ("random", 2000, 10_000, ("stock.dp", "patched.dp", "patched.hirschberg")),
+        ("strongly", 2000, million, ("patched.hirschberg", "patched.exact")),
+        ("random", 2000, ROWS_UNITS, ("patched.exact",)),
+    ]
+    if not quick:
+        grid += [
+            *(("random", 100, w, ("stock.dp",)) for w in (100_000, 3 * million)),
+            ("random", 200, million, ("stock.dp",)),
+            ("random", 10, million, ("stock.dp",)),
+            *(("random", n, million, ("patched.dp",)) for n in (10, 100)),
+            *(("random", n, million, ("stock.hirschberg",)) for n in (5, 100, 500)),
+            ("random", 2000, million, ("stock.hirschberg", "patched.hirschberg")),
+            ("random", 20, 100 * million, ("stock.hirschberg",)),
+            ("random", 20, 200 * million, ("stock.hirschberg",)),
+            ("strongly", 2000, 10 * million, ("patched.hirschberg", "patched.exact")),
+            *(
+                ("random", n, million, ("patched.hirschberg", "patched.exact"))
+                for n in (5, 50, 500)
+            ),
+            *(("random", 2000, w, ("patched.exact",)) for w in (10_000, million)),
+            ("repeated", 2000, ROWS_UNITS, ("patched.exact",)),
+            ("repeated", 2000, 100 * million, ("patched.hirschberg",)),
+            ("random", 2000, 100 * million, ("patched.hirschberg",)),
+        ]
+    points = [
+        _units("memory", "memory", family, n, width, (contender,))
+        for family, n, width, contenders in grid
+        for contender in contenders
+    ]
+    points += [
+        Point("memory", "memory", f"{family}:n=2000", (0.5,), ("patched.exact",))
+        for family in ("layers", "uncorrelated", "wide")
+    ]
+    return points
+
+
+def _units(
+    topic: str,
+    kind: str,
+    family: str,
+    n: int,
+    units: int,
+    contenders: tuple[str, ...],
+    rounds: int = 0,
+    headroom: int | None = None,
+) -> Point:
+    """Return a point whose budget is `units` whole units, half of all memory."""
+    spec = f"{family}:n={n},units={units}"
+    return Point(topic, kind, spec, (units / SCALE,), contenders, rounds, headroom)

@@ -1,0 +1,245 @@
+"""Solve knapsacks in one interpreter, on request. Runs inside a benchmark environment.
+
+Standard library and what the environment holds only. Reads one JSON request a line from
+standard input and answers each with one line on standard output:
+
+    {"op": "describe"}                      which solvers there are, and versions
+    {"op": "load", "memory": [...], "runtimes": [...]}
+    {"op": "solve", "solver": "dp", "budgets": [...], "number": 1, "limit": seconds}
+    {"op": "batch", "solver": "dp", "problems": [[memory, runtimes, budget], ...]}
+    {"op": "memory", "solver": "dp", "budgets": [...], "headroom": bytes or null}
+
+Files named on the command line bring more solvers, in a table SOLVERS as below.
+"""
+
+import contextlib
+import ctypes
+import gc
+import hashlib
+import importlib
+import importlib.metadata
+import json
+import math
+import platform
+import re
+import resource
+import runpy
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = "torch._functorch._activation_checkpointing"
+PACKAGES = ("torch", "numpy", "scipy", "ortools")
+
+# The saved items, the runtime that the solver claims, an upper bound, and the items to
+# recompute; None for what the solver does not return.
+Answer = tuple[Sequence[int], float | None, float | None, Sequence[int] | None]
+# (memory, runtimes, budgets, limit in seconds) -> one answer per budget
+Solver = Callable[[list[float], list[float], list[float], float], list[Answer]]
+
+
+def function_solver(module: str, name: str) -> Solver:
+    """Call a solver of torch once per budget."""
+    function: Any = getattr(importlib.import_module(f"{FOLDER}.{module}"), name)
+
+    def solve(
+        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+    ) -> list[Answer]:
+        del limit
+        found = [function(memory, runtimes, budget) for budget in budgets]
+        return [(saved, runtime, None, rest) for runtime, saved, rest in found]
+
+    return solve
+
+
+def prepared_solver() -> Solver:
+    """Prepare the items once, then ask for one budget after another."""
+    module: Any = importlib.import_module(f"{FOLDER}.knapsack_exact")
+
+    def solve(
+        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+    ) -> list[Answer]:
+        del limit
+        prepared = module.ExactKnapsack(memory, runtimes)
+        plans = [prepared.solve(budget) for budget in budgets]
+        return [(p.saved, p.runtime, p.upper_bound, p.recomputable) for p in plans]
+
+    return solve
+
+
+def sort_baseline() -> Solver:
+    """Sort the items' ratios with torch: no solver, a yardstick for large n."""
+    torch: Any = importlib.import_module("torch")
+
+    def solve(
+        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+    ) -> list[Answer]:
+        del limit
+        columns = (torch.tensor(x, dtype=torch.float64) for x in (runtimes, memory))
+        torch.sort(torch.div(*columns), descending=True)
+        return [((), None, None, None)] * len(budgets)
+
+    return solve
+
+
+SOLVERS: dict[str, Callable[[], Solver]] = {
+    "dp": lambda: function_solver("knapsack", "dp_knapsack"),
+    "hirschberg": lambda: function_solver("knapsack", "dp_knapsack_sliding_hirschberg"),
+    "ilp": lambda: function_solver("knapsack", "ilp_knapsack"),
+    "greedy": lambda: function_solver("knapsack", "greedy_knapsack"),
+    "exact": lambda: function_solver("knapsack_exact", "exact_knapsack"),
+    "prepared": prepared_solver,
+    "sort": sort_baseline,
+}
+
+
+def available() -> dict[str, Solver]:
+    """Return the solvers that this environment has."""
+    found = {}
+    makers = dict(SOLVERS)
+    for file in sys.argv[1:]:
+        makers |= runpy.run_path(file)["SOLVERS"]
+    for name, make in makers.items():
+        with contextlib.suppress(ImportError, AttributeError):
+            found[name] = make()
+    return found
+
+
+def version(package: str) -> str | None:
+    """Return the installed version of a package, None if it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def code_hash() -> str:
+    """Hash the solvers' sources, so that an environment cannot change unseen."""
+    digest = hashlib.sha256()
+    try:
+        package = Path(importlib.import_module(FOLDER).__file__ or "")
+    except ImportError:
+        return ""
+    for path in sorted(package.parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def status(field: str) -> int:
+    """Return a field of /proc/self/status in bytes."""
+    text = Path("/proc/self/status").read_text()
+    found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
+    if found is None:
+        raise OSError(f"/proc/self/status has no {field}")
+    return int(found[1]) * 1024
+
+
+class Worker:
+    """The loaded problem and the requests on it."""
+
+    def __init__(self) -> None:
+        self.solvers = available()
+        self.problem: tuple[list[float], list[float]] = ([], [])
+
+    def describe(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Say what this environment is."""
+        del request
+        torch = sys.modules.get("torch")
+        return {
+            "solvers": sorted(self.solvers),
+            "code": code_hash(),
+            "python": platform.python_version(),
+            "git_version": torch.version.git_version if torch else None,
+            "packages": {name: version(name) for name in PACKAGES},
+        }
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Take the problem of the requests that follow."""
+        self.problem = (request["memory"], request["runtimes"])
+        return {}
+
+    def solve(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Solve ``number`` times without garbage collection; seconds are per time."""
+        solver, budgets = self.solvers[request["solver"]], request["budgets"]
+        number, limit = request["number"], request["limit"]
+        answers: list[Answer] = []
+        gc.collect()
+        gc.disable()
+        start = time.perf_counter()
+        for _ in range(number):
+            answers = solver(*self.problem, budgets, limit)
+        seconds = (time.perf_counter() - start) / number
+        gc.enable()
+        return {"seconds": seconds, "answers": self._without_rest(answers)}
+
+    def batch(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Solve many small problems; an answer is the saved items or an error."""
+        solver = self.solvers[request["solver"]]
+        answers: list[list[int] | str] = []
+        for memory, runtimes, budget in request["problems"]:
+            self.problem = (memory, runtimes)
+            try:
+                found = solver(memory, runtimes, [budget], math.inf)
+                answers.append(list(self._without_rest(found)[0][0]))
+            except Exception as error:  # a solver may raise anything
+                answers.append(type(error).__name__)
+        return {"answers": answers}
+
+    def memory(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Solve once and return how far the resident memory rose above its start.
+
+        Pages of libraries that are read in for the first time do not count.
+        """
+        solver = self.solvers[request["solver"]]
+        # Warm up, with items enough for whatever code a solver keeps for many.
+        some = range(1000)
+        weights = [(1 + i % 97) / 1e4 for i in some]
+        solver(weights, [1.0 + i * 31 % 89 for i in some], [0.01], math.inf)
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+        # Sets the peak, VmHWM, to the present size.
+        Path("/proc/self/clear_refs").write_text("5")
+        if request["headroom"] is not None:
+            limit = status("VmSize") + request["headroom"]
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        files, before, start = status("RssFile"), status("VmHWM"), time.perf_counter()
+        answers = solver(*self.problem, request["budgets"], math.inf)
+        seconds = time.perf_counter() - start
+        return {
+            "growth": status("VmHWM") - before - (status("RssFile") - files),
+            "seconds": seconds,
+            "answers": self._without_rest(answers),
+        }
+
+    def _without_rest(self, answers: list[Answer]) -> list[Answer]:
+        """Check that the items were parted in two, and keep the saved ones."""
+        every = list(range(len(self.problem[0])))
+        for saved, _, _, rest in answers:
+            if rest is not None and sorted((*saved, *rest)) != every:
+                raise ValueError("saved and recomputable are no partition of the items")
+        return [(*answer[:3], None) for answer in answers]
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    # What torch prints while it loads is not an answer.
+    answers, sys.stdout = sys.stdout, sys.stderr
+    if "torch" in [name for name in PACKAGES if version(name)]:
+        importlib.import_module("torch").set_num_threads(1)
+    worker = Worker()
+    gc.collect()
+    gc.freeze()  # what is loaded by now need not be looked through before every solve
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request["op"])(request)
+        except Exception as error:  # a solver may raise anything
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

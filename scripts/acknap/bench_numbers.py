@@ -47,7 +47,7 @@ def speed(
     value = worst[0].median if pick == "worst" else middle
     if len(found) == 1:
         return Number(value, f"{worst[0]}, {worst[1]}")
-    vague = sum(not one.significant for one, _ in found)
+    vague = sum(one.low is not None and not one.significant for one, _ in found)
     text = (
         f"median {short(middle)}x of {len(found)} points, "
         f"worst {worst[0]} ({worst[1]}), best {short(best[0].median)}x"

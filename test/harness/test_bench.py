@@ -265,6 +265,24 @@ def test_speed(session: Session, layout: Layout) -> None:
     assert wrong["over"] == pytest.approx(0.75)
 
 
+def test_contender_that_fails_later_drops_out(
+    session: Session, layout: Layout, tmp_path: Path
+) -> None:
+    knapsack = next(tmp_path.rglob("knapsack.py"))
+    knapsack.write_text(
+        f"{KNAPSACK}\ncalls = []\n"
+        "def greedy_knapsack(memory, runtimes, max_memory):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) < 4:\n"
+        "        return dp_knapsack(memory, runtimes, max_memory)\n"
+    )
+    names = ("stock.dp", "stock.greedy")
+    result = Measure(layout, session)(point("speed", names))
+    assert list(result["seconds"]) == list(result["answers"]) == ["stock.dp"]
+    assert len(result["seconds"]["stock.dp"]) == 7
+    assert "stock.greedy" in result["failed"]
+
+
 def test_answers(session: Session, layout: Layout) -> None:
     names = ("stock.dp", "stock.hirschberg", "stock.greedy")
     result = Measure(layout, session)(point("answers", names, budgets=(0.4, 1.0)))

@@ -83,7 +83,9 @@ def _quality_row(record: Record, contender: str) -> Cells | None:
             if more is not None:
                 extra.append(more)
             elif best is not None:
-                needless += row["value"] < total * (1 - 1e-15)
+                # Sums of whole numbers are exact; others may differ by rounding.
+                least = best if float(best).is_integer() else best * (1 - 1e-13)
+                needless += row["value"] < least
     if not runs:
         return None
     return (

@@ -127,17 +127,10 @@ def _memory(record: Record) -> Figure | None:
             ha="right",
             fontsize=9.5,
         )
-    for items, growth in found.published:
-        axes.plot(items, growth, "o", color="black", mfc="white", ms=8)
     if found.published:
-        axes.annotate(
-            "exact, measured at the published W",
-            found.published[0],
-            xytext=(4, -17),
-            textcoords="offset points",
-            ha="right",
-            fontsize=9.5,
-        )
+        items, growth = zip(*found.published, strict=True)
+        style = {"color": "black", "mfc": "white", "ms": 8, "ls": "none"}
+        axes.plot(items, growth, marker="o", label="exact, at the published W", **style)
     axes.axhline(64e9, color="black", lw=1)
     axes.text(2900, 64e9 * 1.3, "64 GB", ha="right", fontsize=9.5)
     axes.yaxis.set_major_formatter(FuncFormatter(_bytes))

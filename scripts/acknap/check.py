@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from acknap.parallel import for_each
 from acknap.paths import Layout
 from acknap.progress import working
 from acknap.series import Patch, load
-from acknap.targets import Target, Targets
+from acknap.targets import Series, Target, Targets
 
 _Released = Mapping[str, Mapping[str, bytes]]  # by target
 _Patches = Mapping[str, list[Patch]]  # by series
@@ -81,7 +81,11 @@ def _findings(layout: Layout, targets: Targets, chosen: list[Target]) -> list[Fi
     needed = list({one.name: one for one in (*members, *bases)}.values())
     files = for_each(lambda one: pristine.read(layout, one), needed)
     released = {one.name: found for one, found in zip(needed, files, strict=True)}
-    jobs = [
+    jobs: list[Callable[[], Iterator[Finding]]] = [
+        *(
+            partial(_of_variant, layout, targets.get_series(name), patches[name])
+            for name in patches
+        ),
         *(
             partial(_of_series, layout, targets, base, released, patches)
             for base in bases
@@ -120,6 +124,33 @@ def _of_series(
                 f"patches/{series.name}/{name} is not what export writes: {_EXPORT}"
             )
             yield Finding(series.name, problem)
+
+
+def _of_variant(
+    layout: Layout, series: Series, patches: list[Patch]
+) -> Iterator[Finding]:
+    """Compare message and change of each patch with those of the series it varies."""
+    if series.variant_of is None:
+        return
+    try:
+        origin = {one.name: one for one in load(layout, series.variant_of)}
+    except SeriesError:  # a finding already, where that series is checked
+        return
+    own = {one.name: one for one in patches}
+    different = {
+        name
+        for name in own.keys() | origin.keys()
+        if name not in own
+        or name not in origin
+        or own[name].identity() != origin[name].identity()
+    }
+    for name in sorted(different ^ set(series.differs)):
+        problem = (
+            f"{name} is not that of {series.variant_of}, nor under `differs`"
+            if name in different
+            else f"{name} is that of {series.variant_of}, but under `differs`"
+        )
+        yield Finding(series.name, f"{problem} in patches/targets.toml: {_EXPORT}")
 
 
 def _of_target(

@@ -13,7 +13,7 @@ from acknap.parallel import for_each
 from acknap.paths import Layout
 from acknap.progress import say, working
 from acknap.rewrite import Rewriter
-from acknap.series import OPTIONAL, load, load_from
+from acknap.series import OPTIONAL, load_from, load_sources
 from acknap.targets import Series, Target, Targets, save_blobs
 
 _FORMAT = (
@@ -25,7 +25,9 @@ _FORMAT = (
     "--no-stat",
     "--no-numbered",
     "--no-renames",
-    "--diff-algorithm=myers",
+    # The default one leaves out lines that are frequent in the file, so that the same
+    # change can look different in two releases.
+    "--diff-algorithm=patience",
 )
 
 
@@ -45,17 +47,27 @@ class Rendered:
 def export_all(
     layout: Layout, targets: Targets, series: str | None, source: Path | None
 ) -> Iterator[tuple[str, bool]]:
-    """Export the named series, else that of the tree, else all; yield what changed."""
+    """Export the named series, else that of the tree, else all; yield what changed.
+
+    The variants of a series follow it.
+    """
     if series is not None:
         names = [series]
     elif source is not None:
         names = [series_of(targets, source)]
     else:
-        names = list(targets.series)
+        names = [one.name for one in targets.series.values() if not one.variant_of]
     for name in names:
-        with working(f"Exporting series {name}"):
-            changed = export(layout, targets, targets.get_series(name), source)
-        yield name, changed
+        yield name, _export(layout, targets, targets.get_series(name), source)
+        for variant in targets.variants_of(name):
+            yield variant.name, _export(layout, targets, variant, None)
+
+
+def _export(
+    layout: Layout, targets: Targets, series: Series, source: Path | None
+) -> bool:
+    with working(f"Exporting series {series.name}"):
+        return export(layout, targets, series, source)
 
 
 def export(
@@ -76,7 +88,7 @@ def export(
     members = targets.of_series(series.name)
     read = for_each(lambda one: pristine.read(layout, one), members)
     released = {one.name: files for one, files in zip(members, read, strict=True)}
-    with _tree(layout, base, released[base.name], source) as repository:
+    with _tree(layout, series, base, released[base.name], source) as repository:
         rendered = render(layout, targets, series, repository)
     for path in rendered.adopted:
         say(f"{series.name}: {path} as in its source, not as in the tree")
@@ -163,10 +175,14 @@ def series_of(targets: Targets, source: Path) -> str:
 
 @contextmanager
 def _tree(
-    layout: Layout, base: Target, files: Mapping[str, bytes], source: Path | None
+    layout: Layout,
+    series: Series,
+    base: Target,
+    files: Mapping[str, bytes],
+    source: Path | None,
 ) -> Iterator[Path]:
     if source is None:
-        with tree.temporary(base, files, load(layout, base.series)) as repository:
+        with tree.temporary(base, files, load_sources(layout, series)) as repository:
             yield repository
     else:
         _require_tree_of(source, base, files)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from email import message_from_bytes
 from pathlib import Path
 
+from acknap import git
 from acknap.errors import HarnessError, SeriesError
 from acknap.files import restore_directory
 from acknap.paths import Layout
-from acknap.targets import Target
+from acknap.targets import Series, Target
 
 OPTIONAL = "optional"
 _FILE = re.compile(
@@ -43,6 +44,12 @@ class Patch:
         """Whether a user may leave it out."""
         return self.name.startswith(f"{OPTIONAL}/")
 
+    def identity(self) -> tuple[bytes, bytes]:
+        """Its message and git's id of its change, which no line number enters."""
+        data = self.path.read_bytes()
+        found = git.run(self.path.parent, "patch-id", "--stable", stdin=data)
+        return data.partition(b"\ndiff --git ")[0], found.split()[0]
+
 
 def load(layout: Layout, series_name: str) -> list[Patch]:
     """The patches of a series in the order in which they apply, optional ones last.
@@ -57,6 +64,32 @@ def load(layout: Layout, series_name: str) -> list[Patch]:
             "`./scripts/harness export TREE`"
         )
     return load_from(layout.patches / series_name)
+
+
+def load_sources(layout: Layout, series: Series) -> list[Patch]:
+    """What export makes a series from: a variant shares all but its own patches.
+
+    Raises:
+        SeriesError: `differs` names what is no patch of both series.
+    """
+    own = load(layout, series.name)
+    if series.variant_of is None:
+        return own
+    shared = load(layout, series.variant_of)
+    of_both = {one.name for one in own} & {one.name for one in shared}
+    for name in series.differs:
+        if name not in of_both:
+            raise SeriesError(
+                f"{name} under `differs` of series {series.name} in "
+                f"patches/targets.toml is no patch of it and of {series.variant_of}"
+            )
+    return sorted(
+        [
+            *(one for one in shared if one.name not in series.differs),
+            *(one for one in own if one.name in series.differs),
+        ],
+        key=lambda one: (one.optional, one.name),
+    )
 
 
 def load_from(directory: Path) -> list[Patch]:

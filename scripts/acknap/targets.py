@@ -44,12 +44,17 @@ class Series:
     Attributes:
         unified: Lines of context of the patches that need another number than three,
             by file name (`0007-x.patch`, `optional/0001-x.patch`).
+        variant_of: The series that this one equals but for some patches; it has that
+            one's `files` and `unified`.
+        differs: File names of those patches.
     """
 
     name: str
     base: str
     files: tuple[str, ...]
     unified: Mapping[str, int] = field(default_factory=dict)
+    variant_of: str | None = None
+    differs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,7 @@ class Targets:
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
             series = {
-                name: Series(
-                    name=name,
-                    base=table["base"],
-                    files=tuple(table["files"]),
-                    unified=table.get("unified", {}),
-                )
+                name: _series(name, table, data["series"])
                 for name, table in data["series"].items()
             }
             targets = tuple(
@@ -101,6 +101,10 @@ class Targets:
     def of_series(self, name: str) -> tuple[Target, ...]:
         """The targets of one series."""
         return tuple(target for target in self.all if target.series == name)
+
+    def variants_of(self, name: str) -> tuple[Series, ...]:
+        """The series that equal a series but for some patches."""
+        return tuple(one for one in self.series.values() if one.variant_of == name)
 
     def get_series(self, name: str) -> Series:
         """The series called `name`."""
@@ -133,6 +137,24 @@ def save_blobs(
     if changed != text:
         write_atomic(path, changed.encode())
     return changed != text
+
+
+def _series(name: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> Series:
+    origin = table.get("variant_of")
+    if origin is None:
+        shared = table
+    elif origin in tables and "variant_of" not in tables[origin]:
+        shared = tables[origin]
+    else:
+        raise ValueError(f"{name} is a variant of {origin}, which is no series to vary")
+    return Series(
+        name=name,
+        base=table["base"],
+        files=tuple(shared["files"]),
+        unified=shared.get("unified", {}),
+        variant_of=origin,
+        differs=tuple(table["differs"]) if origin else (),
+    )
 
 
 def _target(

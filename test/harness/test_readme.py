@@ -7,6 +7,7 @@ import pytest
 
 from acknap.paths import Layout
 from acknap.series import load
+from acknap.targets import Targets
 
 LAYOUT = Layout.default()
 README = (LAYOUT.root / "README.md").read_text()
@@ -23,7 +24,11 @@ def test_comparison_table_is_that_of_the_committed_report(name: str) -> None:
 
 
 def test_status_table_has_every_patch() -> None:
-    titles = {patch.title for name in ("v2.9", "v2.10") for patch in load(LAYOUT, name)}
+    titles = {
+        patch.title
+        for name in Targets.load(LAYOUT).series
+        for patch in load(LAYOUT, name)
+    }
     rows = re.findall(
         r"^\| ([^|]+?) \| [^|]+ \| [^|]+ \| \w+ \|$", README, re.MULTILINE
     )

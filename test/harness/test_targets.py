@@ -24,6 +24,7 @@ def test_real_table() -> None:
     assert {name: one.base for name, one in targets.series.items()} == {
         "v2.9": "v2.9.1",
         "v2.10": "v2.10.0",
+        "v2.11": "v2.11.0",
     }
     for target in targets.all:
         assert target.before.keys() == set(target.files)

@@ -20,6 +20,14 @@ app = typer.Typer(
 
 _INTERRUPTED = 130
 
+Python = Annotated[
+    str | None,
+    typer.Option(
+        help="The Python, or the folder of a virtual environment, whose torch is "
+        "meant. If none: the active environment's, else the python on PATH.",
+        metavar="PATH",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
@@ -42,6 +50,33 @@ def apply(
 
     layout = Layout.default()
     print(job(layout, Targets.load(layout).get(target), directory, checkout))
+
+
+@app.command(rich_help_panel="Apply")
+def install(python: Python = None) -> None:
+    """Put the series into a torch that is installed, in place."""
+    from acknap.install import install as job
+
+    layout = Layout.default()
+    print(job(layout, Targets.load(layout), python))
+
+
+@app.command(rich_help_panel="Apply")
+def uninstall(python: Python = None) -> None:
+    """Give a torch that install changed its own files back."""
+    from acknap.install import uninstall as job
+
+    layout = Layout.default()
+    print(job(layout, Targets.load(layout), python))
+
+
+@app.command(rich_help_panel="Apply")
+def status(python: Python = None) -> None:
+    """Say whether a torch has the series: exit status 0 yes, 1 no, 2 neither."""
+    from acknap.install import status as job
+
+    layout = Layout.default()
+    sys.exit(job(layout, Targets.load(layout), python))
 
 
 @app.command(rich_help_panel="Verify")

@@ -5,7 +5,6 @@ that the series changes are replaced by rename, never written through.
 """
 
 import json
-import os
 import shutil
 import sys
 import sysconfig
@@ -20,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 
 from acknap import git, pip, pristine, tree
 from acknap.errors import HarnessError, SeriesError
-from acknap.files import require_space, write_atomic
+from acknap.files import link, require_space, write_atomic
 from acknap.locks import locked
 from acknap.paths import Layout
 from acknap.progress import working
@@ -130,24 +129,9 @@ def _make_patched(
 
 
 def _patched_files(layout: Layout, original: Environment) -> dict[str, bytes]:
-    """The files below torch/ that the series gives on top of the stock ones."""
     target = original.target
     released = _read(original, target.files, "remove the environment")
-    patches = [patch for patch in load(layout, target.series) if not patch.optional]
-    with tree.temporary(target, released, patches) as repository:
-        blobs = tree.file_blobs(repository, tree.SERIES)
-        contents = {
-            path: (repository / path).read_bytes()
-            for path in blobs
-            if path.startswith("torch/") and blobs[path] != target.before.get(path)
-        }
-    changed = {path: blobs[path] for path in contents if path in target.files}
-    if changed != target.after:
-        raise SeriesError(
-            f"series {target.series} on {target.name} does not give the blob ids under "
-            "`after` in patches/targets.toml: run `./scripts/harness export`"
-        )
-    return contents
+    return tree.patched_files(target, released, load(layout, target.series))
 
 
 def _replace(
@@ -161,7 +145,7 @@ def _replace(
         file, source = environment.site_packages / path, original.site_packages / path
         file.unlink(missing_ok=True)
         if source.exists():
-            _link(source, file)
+            link(source, file)
     for path, content in contents.items():
         write_atomic(environment.site_packages / path, content)
     for path in (*stale, *contents):
@@ -201,17 +185,8 @@ def _link_tree(source: Path, destination: Path) -> None:
     # and size, and replaces it by rename.
     destination.mkdir(parents=True, exist_ok=True)
     shutil.copytree(
-        source, destination, symlinks=True, copy_function=_link, dirs_exist_ok=True
+        source, destination, symlinks=True, copy_function=link, dirs_exist_ok=True
     )
-
-
-def _link(source: str | Path, destination: str | Path) -> None:
-    try:
-        os.link(source, destination)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        shutil.copy2(source, destination)
 
 
 def _require_python(target: Target) -> None:

@@ -54,13 +54,28 @@ def restore_directory(target: Path) -> None:
         old.rename(target)
 
 
-def require_space(directory: Path, needed: int, purpose: str) -> None:
+def link(source: str | Path, destination: str | Path) -> None:
+    """A hard link where the file system has them, else a copy."""
+    try:
+        os.link(source, destination)
+    except FileExistsError:
+        raise
+    except OSError:
+        shutil.copy2(source, destination)
+
+
+def require_space(
+    directory: Path,
+    needed: int,
+    purpose: str,
+    advice: str = "set ACKNAP_BUILD to another disk",
+) -> None:
     """Refuse to start what the disk cannot hold."""
     free = _free(directory)
     if free < needed:
         raise HarnessError(
             f"{purpose} needs about {needed / 1e9:.1f} GB, {directory} has "
-            f"{free / 1e9:.1f} GB free: make room or set ACKNAP_BUILD to another disk"
+            f"{free / 1e9:.1f} GB free: make room or {advice}"
         )
 
 

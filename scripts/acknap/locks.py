@@ -4,6 +4,7 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from acknap.progress import say
 
@@ -22,9 +23,14 @@ def locked(path: Path, waiting: str) -> Iterator[int]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(waiting)
-            fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file, waiting)
         yield file.fileno()
+
+
+def lock(file: IO[Any], waiting: str) -> None:
+    """Lock an open file until it is closed; on NFS it has to be open for writing."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say(waiting)
+        fcntl.flock(file, fcntl.LOCK_EX)

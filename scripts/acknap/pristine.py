@@ -49,13 +49,18 @@ def verify(
 
 def verify_commit(target: Target, version: bytes, source: str, advice: str) -> None:
     """Compare the commit in a torch/version.py with the one that targets.toml pins."""
-    match = _GIT_VERSION.search(version.decode(errors="replace"))
-    found = match.group(1) if match else "unknown"
+    found = commit_of(version) or "unknown"
     if found != target.commit:
         raise HarnessError(
             f"{source} was built from commit {found}, patches/targets.toml pins "
             f"{target.commit} for {target.name}: {advice}"
         )
+
+
+def commit_of(version: bytes) -> str | None:
+    """The commit that a torch/version.py names."""
+    match = _GIT_VERSION.search(version.decode(errors="replace"))
+    return match.group(1) if match else None
 
 
 def _from_cache(layout: Layout, target: Target) -> dict[str, bytes] | None:

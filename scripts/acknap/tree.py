@@ -64,6 +64,31 @@ def temporary(
         yield repository
 
 
+def patched_files(
+    target: Target, released: Mapping[str, bytes], patches: Sequence[Patch]
+) -> dict[str, bytes]:
+    """The files below torch/ that the mandatory patches add to or change in a release.
+
+    Raises:
+        SeriesError: a patch does not apply, or targets.toml has other ids.
+    """
+    mandatory = [patch for patch in patches if not patch.optional]
+    with temporary(target, released, mandatory) as repository:
+        blobs = file_blobs(repository, SERIES)
+        contents = {
+            path: (repository / path).read_bytes()
+            for path in blobs
+            if path.startswith("torch/") and blobs[path] != target.before.get(path)
+        }
+    changed = {path: blobs[path] for path in contents if path in target.files}
+    if changed != target.after:
+        raise SeriesError(
+            f"series {target.series} on {target.name} does not give the blob ids under "
+            "`after` in patches/targets.toml: run `./scripts/harness export`"
+        )
+    return contents
+
+
 def create(
     directory: Path,
     target: Target,

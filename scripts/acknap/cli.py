@@ -79,6 +79,30 @@ def status(python: Python = None) -> None:
     sys.exit(job(layout, Targets.load(layout), python))
 
 
+@app.command(rich_help_panel="Apply")
+def wheel(
+    target: Annotated[str, typer.Option(help="The release to patch.")] = "v2.10.0",
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Patch this wheel, instead of the one that pip would install for "
+            "the harness's Python.",
+            metavar="WHEEL",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where it goes, instead of build/wheels.", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Write a wheel of a release with the series in it."""
+    from acknap.wheel import write_wheel
+
+    layout = Layout.default()
+    print(write_wheel(layout, Targets.load(layout).get(target), source, out))
+
+
 @app.command(rich_help_panel="Verify")
 def check(
     target: Annotated[

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acknap.errors import HarnessError
@@ -47,11 +47,28 @@ def install(python: Path, requirements: Path, log: Path, lock: int) -> None:
     Raises:
         HarnessError: with the reason in one line.
     """
-    command: list[str | Path] = [sys.executable, "-m", "pip", "--python", python]
-    command += ["install", "--no-input", "--progress-bar", "off", "-r", requirements]
+    arguments: list[str | Path] = ["--python", python, "install", "-r", requirements]
+    _run(arguments, requirements.name, log, lock)
+
+
+def download(release: str, folder: Path, log: Path, lock: int) -> Path:
+    """Download the wheel of torch that our Python would install, into an empty folder.
+
+    Raises:
+        HarnessError: with the reason in one line.
+    """
+    wanted = f"torch=={release}"
+    kind = ("--no-deps", "--only-binary", ":all:")
+    _run(["download", *kind, "--dest", folder, wanted], wanted, log, lock)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> None:
+    command: list[str | Path] = [sys.executable, "-m", "pip", "--no-input", *arguments]
     with log.open("w") as output:
         code = subprocess.run(
-            command,
+            [*command, "--progress-bar", "off"],
             env=_environment(),
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -59,7 +76,7 @@ def install(python: Path, requirements: Path, log: Path, lock: int) -> None:
         ).returncode
     if code != 0:
         reason = _reason(log.read_text(errors="replace"))
-        raise HarnessError(f"{requirements.name}: {reason} (log: {log})")
+        raise HarnessError(f"{what}: {reason} (log: {log})")
 
 
 def _reason(output: str) -> str:

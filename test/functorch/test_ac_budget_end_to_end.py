@@ -178,6 +178,7 @@ class Solve(NamedTuple):
 
     items: list
     memory: list
+    runtimes: list
     max_memory: float
     saved: list
     recomputable: list
@@ -205,7 +206,7 @@ def recorded():
 
     def record_solve(graph, memory, runtimes, max_memory, info, items):
         answer = solve(graph, memory, runtimes, max_memory, info, items)
-        solves.append(Solve(names(items), memory, max_memory, *answer[1:]))
+        solves.append(Solve(names(items), memory, runtimes, max_memory, *answer[1:]))
         return answer
 
     def record_split(joint, *args, num_fwd_outputs, **kwargs):
@@ -344,7 +345,7 @@ class BudgetTests(CompiledStep):
         """Returns the losses of five steps, and whether the solver was asked."""
         torch._dynamo.reset()
         torch.manual_seed(0)
-        model = Decoder(layers=2)
+        model = Decoder()
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
         losses = []
         with config.patch(activation_memory_budget=budget), recorded() as (solves, _):

@@ -272,7 +272,8 @@ class CompiledStep:
         for partition in partitions:
             self.assertEqual(sorted(partition.saved), sorted(partition.taken))
             self.assertEqual(len(partition.saved), len(set(partition.saved)))
-            for solve in solves:
+            # The plan of the budget is the first; another may spend what it left.
+            for solve in solves[:1]:
                 kept = {solve.items[i] for i in solve.saved}
                 self.assertEqual(kept & partition.recomputed, set())
         for solve in solves:

@@ -28,7 +28,7 @@ from acknap import (
 from acknap.bench_measure import Measure
 from acknap.bench_plan import Point, plan
 from acknap.bench_record import Record
-from acknap.bench_session import PEER_SOLVERS, WORKER, Session
+from acknap.bench_session import PEER_SOLVERS, TRAINER, WORKER, Session
 from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.progress import say
@@ -94,7 +94,8 @@ def _key(
     for patch in series.load(layout, target.series):
         if not patch.optional:
             patches.update(patch.path.read_bytes())
-    measuring = (WORKER, PEER_SOLVERS, *map(_source, (bench_measure, bench_problems)))
+    modules = map(_source, (bench_measure, bench_problems))
+    measuring = (WORKER, PEER_SOLVERS, TRAINER, *modules)
     code = sha256(b"".join(path.read_bytes() for path in measuring))
     return {
         "machine": bench_record.machine(),

@@ -1,16 +1,18 @@
 """Measure one point: timings in interleaved rounds, memory in fresh processes."""
 
+import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 from acknap import bench_problems, bench_truth
-from acknap.bench_plan import Point
+from acknap.bench_plan import TRAINING_STEPS, Point
 from acknap.bench_problems import Problem
 from acknap.bench_record import machine
-from acknap.bench_session import Session, WorkerError
+from acknap.bench_session import TRAINER, Session, Worker, WorkerError
 from acknap.bench_truth import QUANTISED, Check
 from acknap.paths import Layout
 
@@ -39,6 +41,7 @@ class Measure:
             "small": self._small,
             "memory": self._memory,
             "limit": self._memory,
+            "training": self._training,
         }
 
     def __call__(self, point: Point) -> dict[str, Any]:
@@ -166,6 +169,29 @@ class Measure:
             "seconds": float(f"{answer['seconds']:.4g}"),
             "answer": checked,
         }
+
+    def _training(self, point: Point) -> dict[str, Any]:
+        """Train a model per contender and budget, a few steps of each in turn."""
+        present, absent = self._present(point.contenders)
+        workers: list[tuple[Worker, dict[str, Any]]] = []
+        with ExitStack() as stack:
+            try:
+                for contender, budget in itertools.product(present, point.budgets):
+                    side, solver = contender.split(".")
+                    worker = stack.enter_context(closing(self._session.fresh(side)))
+                    plan = {"file": str(TRAINER), "solver": solver, "budget": budget}
+                    run: dict[str, Any] = {"contender": contender, "budget": budget}
+                    run |= worker.ask({"op": "compile", **plan})
+                    run |= {"losses": [], "seconds": []}
+                    workers.append((worker, run))
+                for _ in range(point.rounds):
+                    for worker, run in workers:
+                        answer = worker.ask({"op": "train", "steps": TRAINING_STEPS})
+                        run["losses"] += answer["losses"]
+                        run["seconds"].append(float(f"{answer['seconds']:.4g}"))
+            except WorkerError as error:
+                return {"runs": [], "failed": str(error)[:300], "absent": absent}
+        return {"runs": [run for _, run in workers], "absent": absent}
 
     def _solve(
         self, problem: Problem, contender: str, budgets: Sequence[float], number: int

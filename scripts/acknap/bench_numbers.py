@@ -178,6 +178,58 @@ def count_small(record: Record, contenders: list[str]) -> Number | None:
     return Number(wrong, "; ".join(words)) if seen else None
 
 
+def training_losses(record: Record) -> Number | None:
+    """The largest relative difference of a loss from that of the first run's step."""
+    runs = _training(record)
+    if not runs:
+        return None
+    first = runs[0]["losses"]
+    worst = max(
+        abs(loss - wanted) / wanted
+        for run in runs
+        for loss, wanted in zip(run["losses"], first, strict=True)
+    )
+    return Number(
+        worst,
+        f"{worst:.2g} in {len(runs)} runs of {len(first)} steps, "
+        f"loss {first[0]:.3g} to {first[-1]:.3g}",
+    )
+
+
+def training_memory(record: Record, contender: str, budget: float) -> Number | None:
+    """The bytes that a contender saves at a budget, over those at a budget of 1."""
+    sizes = {
+        (run["contender"], run["budget"]): run["saved_bytes"] / 1e6
+        for run in _training(record)
+    }
+    if (contender, budget) not in sizes:
+        return None
+    words = (f"{name} at {at:g} {size:.3g} MB" for (name, at), size in sizes.items())
+    share = sizes[contender, budget] / sizes[contender, 1.0]
+    return Number(share, f"{share:.3f}: {', '.join(words)}")
+
+
+def training_time(record: Record, contender: str, budget: float) -> Number | None:
+    """How many times longer a step takes at a budget than at a budget of 1."""
+    for point in record.of("training"):
+        seconds = {
+            f"{run['contender']} at {run['budget']:g}": run["seconds"]
+            for run in point["runs"]
+        }
+        base, one = f"{contender} at 1", f"{contender} at {budget:g}"
+        if found := ratio({"seconds": seconds}, one, base):
+            words = (
+                f"{name} {short(1e3 * statistics.median(times))} ms"
+                for name, times in seconds.items()
+            )
+            return Number(found.median, f"{found}: {', '.join(words)}")
+    return None
+
+
+def _training(record: Record) -> list[dict[str, Any]]:
+    return [run for point in record.of("training") for run in point["runs"]]
+
+
 def _name(point: dict[str, Any]) -> str:
     name = point["problem"].removeprefix("real:")
     one = point["budgets"][0] if len(point["budgets"]) == 1 else None

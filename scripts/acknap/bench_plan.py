@@ -33,6 +33,8 @@ LIMIT_GB, TABLE_GB, ROWS_GB = 64.0, 304.0, 58.4
 TABLE_UNITS = round(TABLE_GB * 1e9 / 4 / 101)
 ROWS_UNITS = round(ROWS_GB * 1e9 / 20)
 
+TRAINING_STEPS = 5  # in a round
+
 _SEEDS = 7000  # small random problems per point
 
 
@@ -77,6 +79,7 @@ def plan(layout: Layout, *, quick: bool) -> list[Point]:
         *_timings(quick),
         *_many_budgets(quick),
         *_peers(quick),
+        _training(quick),
         *_limits(quick),
         *_memory(quick),
     ]
@@ -196,6 +199,13 @@ def _peers(quick: bool) -> list[Point]:
         Point("peers", "speed", spec, (0.5,), PEERS, 3 if quick else 5)
         for spec in problems
     ]
+
+
+def _training(quick: bool) -> Point:
+    rounds = 2 if quick else 10
+    solvers = ("stock.dp", "patched.exact")
+    spec = f"decoder:steps={rounds * TRAINING_STEPS}"
+    return Point("training", "training", spec, (1.0, 0.3), solvers, rounds)
 
 
 def _limits(quick: bool) -> list[Point]:

@@ -25,6 +25,8 @@ TEXTS = {
     "no marker: over the budget at every budget",
     "frontier.svg": "Recomputed work against the budget on one model: the optimum and "
     "the solvers' sets",
+    "training.svg": "Loss by step, and activations saved, of a decoder trained at "
+    "budgets of 0.3 and 1: the losses lie on one another",
 }
 
 
@@ -114,6 +116,8 @@ def as_markdown(
         bench_tables.speed(record, "budgets"),
         "### Other people's solvers",
         bench_tables.speed(record, "peers"),
+        "## Training" if "training.svg" in plots else "",
+        image("training.svg"),
         "## Memory",
         image("memory.svg"),
         bench_tables.memory(record),

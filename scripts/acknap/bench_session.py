@@ -18,6 +18,7 @@ from acknap.interpreter import clean_variables
 
 WORKER = Path(__file__).with_name("bench_worker.py")
 PEER_SOLVERS = Path(__file__).with_name("bench_peer_solvers.py")
+TRAINER = Path(__file__).with_name("bench_trainer.py")
 
 # One thread, whatever library a solver uses.
 ONE_THREAD = dict.fromkeys(

@@ -8,6 +8,8 @@ standard input and answers each with one line on standard output:
     {"op": "solve", "solver": "dp", "budgets": [...], "number": 1, "limit": seconds}
     {"op": "batch", "solver": "dp", "problems": [[memory, runtimes, budget], ...]}
     {"op": "memory", "solver": "dp", "budgets": [...], "headroom": bytes or null}
+    {"op": "compile", "file": "...", "solver": "dp", "budget": 0.3}
+    {"op": "train", "steps": 5}             of the model that was compiled
 
 Files named on the command line bring more solvers, in a table SOLVERS as below.
 """
@@ -142,6 +144,7 @@ class Worker:
     def __init__(self) -> None:
         self.solvers = available()
         self.problem: tuple[list[float], list[float]] = ([], [])
+        self.trainer: Any = None
 
     def describe(self, request: dict[str, Any]) -> dict[str, Any]:
         """Say what this environment is."""
@@ -213,6 +216,19 @@ class Worker:
             "seconds": seconds,
             "answers": self._without_rest(answers),
         }
+
+    def compile(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Compile a file's model; return the bytes that its forward pass saves."""
+        trainer = runpy.run_path(request["file"])["Trainer"]
+        self.trainer = trainer(request["solver"], request["budget"])
+        return {"saved_bytes": self.trainer.saved_bytes}
+
+    def train(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Train that model on; seconds are per step."""
+        start = time.perf_counter()
+        losses = [self.trainer.step() for _ in range(request["steps"])]
+        seconds = (time.perf_counter() - start) / len(losses)
+        return {"losses": losses, "seconds": seconds}
 
     def _without_rest(self, answers: list[Answer]) -> list[Answer]:
         """Check that the items were parted in two, and keep the saved ones."""

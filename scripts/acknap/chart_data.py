@@ -1,6 +1,7 @@
 """What the plots show, taken from a record."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -179,6 +180,44 @@ def frontier(record: Record) -> Frontier | None:
                 kept.setdefault(name, []).append((row["budget"], share))
         return Frontier(_model(point["problem"]), best, kept) if best else None
     return None
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run of a training.
+
+    Attributes:
+        saved: MB of activations that are saved for the backward pass.
+        seconds: Median time of a step.
+    """
+
+    contender: str
+    budget: float
+    losses: Sequence[float]
+    saved: float
+    seconds: float
+
+
+def training(record: Record) -> list[Training]:
+    """Return the runs of the training, the smaller budgets first."""
+    runs = (
+        Training(
+            run["contender"],
+            run["budget"],
+            run["losses"],
+            run["saved_bytes"] / 1e6,
+            statistics.median(run["seconds"]),
+        )
+        for point in record.of("training")
+        for run in point["runs"]
+    )
+    return sorted(runs, key=lambda run: run.budget)
+
+
+def same_losses(runs: Sequence[Training]) -> bool:
+    """Whether the curves of all runs lie on one another."""
+    steps = zip(*(run.losses for run in runs), strict=True)
+    return all(max(losses) <= (1 + 1e-4) * min(losses) for losses in steps)
 
 
 def _model(spec: str) -> str:

@@ -68,6 +68,7 @@ def draw(record: Record) -> dict[str, str]:
         "budget.svg": _budget,
         "recompute.svg": _recompute,
         "frontier.svg": _frontier,
+        "training.svg": _training,
     }
     drawn = {}
     with mpl.rc_context(_SETTINGS):
@@ -238,6 +239,47 @@ def _frontier(record: Record) -> Figure | None:
     axes.set_ylim(0, None)
     axes.legend(loc="upper right", title="sets within the budget")
     return figure
+
+
+def _training(record: Record) -> Figure | None:
+    runs = chart_data.training(record)
+    if not runs:
+        return None
+    figure = Figure(figsize=(7.6, 6.4), layout="constrained")
+    top, bottom = figure.subplots(2, 1, height_ratios=(3, 2))
+    same = chart_data.same_losses(runs)
+    title = "A smaller budget changes the memory, not the training"
+    top.set_title(title if same else "Training at two budgets", pad=12)
+    every = max(1, len(runs[0].losses) // 12)
+    for number, run in enumerate(runs):
+        style = {"lw": 1.2, "ms": 7, "mfc": "none" if run.budget == 1 else None}
+        _line(
+            top,
+            run.contender,
+            enumerate(run.losses, 1),
+            label=_training_label(run),
+            # Curves that lie on one another keep markers of their own.
+            markevery=(number * every // len(runs), every),
+            **style,
+        )
+    top.set(xlabel="step", ylabel="loss")
+    top.legend()
+    places = range(len(runs))
+    greys = [str(0.75 if run.budget == 1 else 0.35) for run in runs]
+    bottom.barh(places, [run.saved for run in runs], color=greys, height=0.6)
+    for place, run in zip(places, runs, strict=True):
+        text = f" {run.saved:.3g} MB, {1e3 * run.seconds:.3g} ms a step"
+        bottom.text(run.saved, place, text, va="center", fontsize=9.5)
+    bottom.set_yticks(places, [_training_label(run) for run in runs])
+    bottom.set_xlim(0, 1.4 * max(run.saved for run in runs))
+    bottom.set_xlabel("activations saved for the backward pass (MB)")
+    bottom.grid(visible=False, axis="y")
+    bottom.set_axisbelow(True)
+    return figure
+
+
+def _training_label(run: chart_data.Training) -> str:
+    return f"{label(run.contender)}, at {run.budget:g}"
 
 
 def _plain_ticks(axes: Axes, ticks: Sequence[float]) -> None:

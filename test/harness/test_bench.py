@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from acknap import bench, bench_claims, bench_problems, bench_record, bench_stats
+from acknap import (
+    bench,
+    bench_claims,
+    bench_measure,
+    bench_problems,
+    bench_record,
+    bench_stats,
+)
 from acknap import bench_truth as truth
 from acknap.bench_measure import Measure
 from acknap.bench_plan import Point, plan
@@ -315,6 +322,41 @@ def test_memory(session: Session, layout: Layout) -> None:
     assert absent == {"absent": ["stock.exact"]}
 
 
+TRAINER = """
+class Trainer:
+    def __init__(self, solver, budget):
+        if solver == "greedy":
+            raise RuntimeError("no such solver")
+        self.saved_bytes, self.loss = round(1000 * budget), 64.0
+
+    def step(self):
+        self.loss /= 2
+        return self.loss
+"""
+
+
+def test_training(
+    session: Session, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = tmp_path / "trainer.py"
+    trainer.write_text(TRAINER)
+    monkeypatch.setattr(bench_measure, "TRAINER", trainer)
+    names = ("stock.dp", "patched.dp", "patched.exact")
+    made = point("training", names, budgets=(1.0, 0.3), rounds=2)
+    result = Measure(layout, session)(made)
+    assert result["absent"] == ["patched.exact"]
+    runs = {(run["contender"], run["budget"]): run for run in result["runs"]}
+    assert len(runs) == 4
+    assert runs["patched.dp", 0.3]["saved_bytes"] == 300
+    # Each run has a process of its own, and goes on from round to round.
+    losses = [64 / 2**step for step in range(1, 11)]
+    assert all(run["losses"] == losses for run in result["runs"])
+    assert all(len(run["seconds"]) == 2 for run in result["runs"])
+    failed = Measure(layout, session)(point("training", ("stock.greedy",)))
+    assert failed["runs"] == []
+    assert failed["failed"] == "RuntimeError: no such solver"
+
+
 def test_worker_that_hangs_or_dies_is_replaced(python: Path, tmp_path: Path) -> None:
     knapsack = next(tmp_path.rglob("knapsack.py"))
     knapsack.write_text(
@@ -361,7 +403,7 @@ def test_plan(quick: bool) -> None:
     for claim in bench_claims.load(REAL):
         assert topics >= set(claim.topics), claim.name
     for one in points:
-        if not one.problem.startswith("small") and "100000" not in one.problem:
+        if one.kind not in ("small", "training") and "100000" not in one.problem:
             assert bench_problems.load(REAL, one.problem).memory
 
 

@@ -123,6 +123,23 @@ def test_counting_numbers(tmp_path: Path) -> None:
     assert bench_numbers.seconds(record, "huge", "patched.exact") == (1, "1000 ms")
 
 
+def test_training_numbers(tmp_path: Path) -> None:
+    record = make(tmp_path)
+    losses = bench_numbers.training_losses(record)
+    assert losses is not None
+    assert losses.value == pytest.approx(1e-5)
+    assert losses.text == "1e-05 in 4 runs of 3 steps, loss 4 to 1"
+    memory = bench_numbers.training_memory(record, "patched.exact", 0.25)
+    assert memory is not None
+    assert memory.value == 0.25
+    assert "patched.exact at 1 40 MB, patched.exact at 0.25 10 MB" in memory.text
+    time = bench_numbers.training_time(record, "patched.exact", 0.25)
+    assert time is not None
+    assert time.value == pytest.approx(4)
+    assert bench_numbers.training_time(record, "patched.exact", 0.3) is None
+    assert bench_numbers.training_memory(record, "patched.dp", 0.25) is None
+
+
 def test_verdicts(layout: Layout) -> None:
     record = bench_record.newest(layout.results / "bench")
     words = {
@@ -157,7 +174,7 @@ def test_report_files(report: Path) -> None:
         "SHA-256 of the patches 0123456789abcdef",
     ):
         assert part in page, part
-    names = {"memory", "time", "budget", "recompute", "frontier"}
+    names = {"memory", "time", "budget", "recompute", "frontier", "training"}
     assert {path.stem for path in report.glob("*.svg")} == names
 
 
@@ -237,7 +254,7 @@ def test_page_needs_nothing_else(report: Path) -> None:
     reader = Reader()
     reader.feed((report / "report.html").read_text())
     assert reader.open == []
-    assert reader.seen.count("svg") == 5
+    assert reader.seen.count("svg") == 6
     assert reader.seen.count("table") > 6
     assert "img" not in reader.seen
     assert len(reader.ids) == len(set(reader.ids))
@@ -283,7 +300,7 @@ def test_page_in_a_browser(
     )
     title = re.search(r"<title>(.*?)</title>", done.stdout)
     assert title is not None, done.stderr[-2000:]
-    assert title[1] == f"true {width} 5 true true"
+    assert title[1] == f"true {width} 6 true true"
     assert "CONSOLE" not in done.stderr
 
 

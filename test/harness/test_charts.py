@@ -1,5 +1,6 @@
 """The plots: what they show, and that they can be drawn from any record."""
 
+import dataclasses
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from toy_record import CONTENDERS, make
 def test_plots_are_well_formed_and_alike(tmp_path: Path) -> None:
     record = make(tmp_path)
     drawn = charts.draw(record)
-    assert len(drawn) == 5
+    assert len(drawn) == 6
     for name, svg in drawn.items():
         root = ET.fromstring(svg)
         assert root.tag.endswith("svg"), name
@@ -83,3 +84,17 @@ def test_frontier(tmp_path: Path) -> None:
     assert found.best == [(0.5, 50)]
     assert found.kept["stock.greedy"] == [(0.5, pytest.approx(55))]
     assert "stock.hirschberg" not in found.kept
+
+
+def test_training(tmp_path: Path) -> None:
+    runs = chart_data.training(make(tmp_path))
+    assert [(run.contender, run.budget) for run in runs] == [
+        ("stock.dp", 0.25),
+        ("patched.exact", 0.25),
+        ("stock.dp", 1),
+        ("patched.exact", 1),
+    ]
+    assert (runs[0].saved, runs[0].seconds) == (10, pytest.approx(0.4))
+    assert chart_data.same_losses(runs)
+    other = dataclasses.replace(runs[0], losses=[4.0, 2.0, 1.1])
+    assert not chart_data.same_losses([other, *runs])

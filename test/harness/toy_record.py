@@ -26,6 +26,7 @@ def make(folder: Path, command: str = "./scripts/harness bench") -> Record:
     _limits(record)
     _answers(record)
     _speed(record)
+    _training(record)
     return record
 
 
@@ -103,3 +104,19 @@ def _speed(record: Record) -> None:
     failed = {"peers.cp_sat": "OpenError: not proven"}
     point = Point("peers", "speed", "wide:n=500", (0.5,), (*peers, *failed))
     record.add(point, speed(peers, failed=failed))
+
+
+def _training(record: Record) -> None:
+    runs = [
+        {
+            "contender": contender,
+            "budget": budget,
+            "saved_bytes": round(budget * 40_000_000),
+            "losses": [4.0, 2.0, 1.0 if budget == 1 else 1.00001],
+            "seconds": [0.1 / budget] * 6,
+        }
+        for contender in ("stock.dp", "patched.exact")
+        for budget in (1.0, 0.25)
+    ]
+    training = {"of": ["stock.dp", "patched.exact"], "runs": runs, "absent": []}
+    add(record, "training", "training", "decoder:steps=3", training)

@@ -191,7 +191,7 @@ def training_losses(record: Record) -> Number | None:
     )
     return Number(
         worst,
-        f"{worst:.2g} in {len(runs)} runs of {len(first)} steps, "
+        f"largest difference {worst:.2g} in {len(runs)} runs of {len(first)} steps, "
         f"loss {first[0]:.3g} to {first[-1]:.3g}",
     )
 

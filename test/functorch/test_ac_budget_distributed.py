@@ -4,6 +4,7 @@
 Each rank is a fresh process with a hash seed and a number of threads of its own.
 """
 
+import contextlib
 import copy
 import functools
 import json
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import unittest
 from hashlib import sha256
 
 import torch
@@ -87,26 +89,31 @@ def step(solver):
 @functools.cache
 def launch(ranks):
     """Runs `work` on so many ranks; returns torchrun's status, output and the files."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
-        command += ["--no-python", "sh", "-c", SHELL]
-        command += [sys.executable, __file__, WORK, folder]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
+    command += ["--no-python", "sh", "-c", SHELL, sys.executable, __file__, WORK]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [*command, folder], stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            output, _ = process.communicate(timeout=SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS)
         finally:
             process.terminate()  # torchrun ends its ranks
             process.wait()
+        log.seek(0)
         results = []
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name)) as file:
                 results.append(json.load(file))
-    return process.returncode, output, results
+        return process.returncode, log.read(), results
 
 
+@unittest.skipIf(
+    not (dist.is_available() and dist.is_gloo_available()),
+    "needs torch.distributed with gloo",
+)
 class TestDistributed(TestCase):
     def launch(self, ranks):
         status, output, results = launch(ranks)

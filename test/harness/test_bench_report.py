@@ -128,7 +128,7 @@ def test_training_numbers(tmp_path: Path) -> None:
     losses = bench_numbers.training_losses(record)
     assert losses is not None
     assert losses.value == pytest.approx(1e-5)
-    assert losses.text == "1e-05 in 4 runs of 3 steps, loss 4 to 1"
+    assert losses.text == "largest difference 1e-05 in 4 runs of 3 steps, loss 4 to 1"
     memory = bench_numbers.training_memory(record, "patched.exact", 0.25)
     assert memory is not None
     assert memory.value == 0.25

@@ -19,10 +19,10 @@ from rich.progress import (
 from acknap import (
     bench_claims,
     bench_measure,
-    bench_peers,
     bench_problems,
     bench_record,
     environments,
+    extra_packages,
     series,
 )
 from acknap.bench_measure import Measure
@@ -69,10 +69,11 @@ def run_bench(
     patched = environments.patched(layout, release)
     inspect(stock)
     inspect(patched)
+    peers = extra_packages.environment(layout, "bench-peers", "the peers")
     pythons = {
         "stock": stock.python,
         "patched": patched.python,
-        "peers": bench_peers.python(layout),
+        "peers": peers / "bin" / "python",
     }
     with Session(pythons) as session:
         record = bench_record.open_record(

@@ -28,7 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 FOLDER = "torch._functorch._activation_checkpointing"
 PACKAGES = ("torch", "numpy", "scipy", "ortools")
@@ -223,8 +223,19 @@ class Worker:
         return [(*answer[:3], None) for answer in answers]
 
 
+def serve(worker: object, answers: TextIO) -> None:
+    """Answer requests by the worker's methods until standard input ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request["op"])(request)
+        except Exception as error:  # a solver or a model may raise anything
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
 def main() -> None:
-    """Answer requests until standard input ends."""
+    """Load what there is, then serve."""
     # What torch prints while it loads is not an answer.
     answers, sys.stdout = sys.stdout, sys.stderr
     if "torch" in [name for name in PACKAGES if version(name)]:
@@ -232,13 +243,7 @@ def main() -> None:
     worker = Worker()
     gc.collect()
     gc.freeze()  # what is loaded by now need not be looked through before every solve
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = getattr(worker, request["op"])(request)
-        except Exception as error:  # a solver may raise anything
-            answer = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(worker, answers)
 
 
 if __name__ == "__main__":

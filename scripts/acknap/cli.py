@@ -44,6 +44,33 @@ def apply(
     print(job(layout, Targets.load(layout).get(target), directory, checkout))
 
 
+@app.command(rich_help_panel="Model")
+def capture(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="decoder, encoder, convnet, moe, module:function, "
+            "or transformers:NAME?option=value&..."
+        ),
+    ],
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Also part the graph at these budgets: 0.1,0.25,0.5."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the files.")] = Path(
+        "captured"
+    ),
+    target: Annotated[
+        str, typer.Option(help="The release whose partitioner is asked.")
+    ] = "v2.10.0",
+) -> None:
+    """Record the knapsacks that the partitioner states for a model."""
+    from acknap.capture import run_capture
+
+    layout = Layout.default()
+    sys.exit(run_capture(layout, Targets.load(layout), model, budget, out, target))
+
+
 @app.command(rich_help_panel="Verify")
 def check(
     target: Annotated[

@@ -8,6 +8,7 @@ standard input and answers each with one line on standard output:
     {"op": "solve", "solver": "dp", "budgets": [...], "number": 1, "limit": seconds}
     {"op": "batch", "solver": "dp", "problems": [[memory, runtimes, budget], ...]}
     {"op": "memory", "solver": "dp", "budgets": [...], "headroom": bytes or null}
+    {"op": "price", "budget": 0.5}          runtime per unit of memory, by exact
 
 Files named on the command line bring more solvers, in a table SOLVERS as below.
 """
@@ -213,6 +214,12 @@ class Worker:
             "seconds": seconds,
             "answers": self._without_rest(answers),
         }
+
+    def price(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return what a little more memory is worth at a budget."""
+        module: Any = importlib.import_module(f"{FOLDER}.knapsack_exact")
+        plan = module.ExactKnapsack(*self.problem).solve(request["budget"])
+        return {"price": plan.marginal_runtime}
 
     def _without_rest(self, answers: list[Answer]) -> list[Answer]:
         """Check that the items were parted in two, and keep the saved ones."""

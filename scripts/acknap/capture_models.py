@@ -16,15 +16,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
+_IMAGE = "IMAGE_CLASSIFICATION"
+_PAIRS = "SEQ_TO_SEQ_CAUSAL_LM"
 # The tasks that a transformers config is tried for, in this order, and the sizes of
 # its inputs where the name does not give them.
 _TASKS = {
-    "IMAGE_CLASSIFICATION": "AutoModelForImageClassification",
-    "SEQ_TO_SEQ_CAUSAL_LM": "AutoModelForSeq2SeqLM",
+    _IMAGE: "AutoModelForImageClassification",
+    _PAIRS: "AutoModelForSeq2SeqLM",
     "MASKED_LM": "AutoModelForMaskedLM",
     "CAUSAL_LM": "AutoModelForCausalLM",
 }
-_IMAGE = "IMAGE_CLASSIFICATION"
 _BATCH = {_IMAGE: 32}
 _LENGTH = 1024
 
@@ -271,19 +272,21 @@ def _transformers(text: str) -> Built:
             raise ModelError(f"transformers has no model type {name!r}")
         task = _task(name)
         batch = options.pop("batch", _BATCH.get(task, 4))
-        length = options.pop("length", _LENGTH)
-        attention = options.pop("attention", "sdpa")
+        length = options.pop("length", None)
+        chosen = {}
+        if "attention" in options:
+            chosen["attn_implementation"] = options.pop("attention")
         try:
             usual = library.AutoConfig.for_model(name)
             for option in options:
                 if not hasattr(usual, option):
                     raise ModelError(f"the config of {name} has no {option!r}")
             config = library.AutoConfig.for_model(name, **options, use_cache=False)
-            made = getattr(library, _TASKS[task]).from_config(
-                config, attn_implementation=attention
-            )
+            made = getattr(library, _TASKS[task]).from_config(config, **chosen)
         except (ValueError, TypeError, AttributeError, ImportError) as error:
             raise ModelError(f"transformers:{name}: {_one_line(error)}") from error
+    if length is None:
+        length = min(_LENGTH, getattr(config, "max_position_embeddings", _LENGTH))
     return Built(made, (), _inputs(task, config, int(batch), int(length)))
 
 
@@ -308,7 +311,10 @@ def _inputs(task: str, config: Any, batch: int, length: int) -> dict[str, Any]:
             "labels": torch.empty(batch, dtype=torch.long),
         }
     tokens, labels = (torch.empty(batch, length, dtype=torch.long) for _ in range(2))
-    return {"input_ids": tokens, "labels": labels}
+    found = {"input_ids": tokens, "labels": labels}
+    if task == _PAIRS:
+        found["decoder_input_ids"] = torch.empty_like(labels)
+    return found
 
 
 def _option(text: str) -> tuple[str, Any]:

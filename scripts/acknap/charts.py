@@ -221,10 +221,21 @@ def _recompute(record: Record) -> Figure | None:
     return figure
 
 
+def frontier(found: chart_data.Frontier, budgets: Sequence[float]) -> str:
+    """Draw one model's frontier; the solvers' sets stand at the memory they use."""
+    with mpl.rc_context(_SETTINGS):
+        figure = _frontier_figure(found, "sets, at the memory they use")
+        for budget in budgets:
+            figure.axes[0].axvline(budget, color="#777777", lw=0.8, ls=":", zorder=0)
+        return _svg(figure)
+
+
 def _frontier(record: Record) -> Figure | None:
     found = chart_data.frontier(record)
-    if found is None:
-        return None
+    return _frontier_figure(found, "sets within the budget") if found else None
+
+
+def _frontier_figure(found: chart_data.Frontier, title: str) -> Figure:
     figure, axes = _axes(
         f"What a budget buys: {found.model}",
         _BUDGET,
@@ -236,7 +247,7 @@ def _frontier(record: Record) -> Figure | None:
         size = 9.0 if contender == "patched.exact" else 5.5
         _line(axes, contender, points, ls="none", mfc="none", ms=size)
     axes.set_ylim(0, None)
-    axes.legend(loc="upper right", title="sets within the budget")
+    axes.legend(loc="upper right", title=title)
     return figure
 
 

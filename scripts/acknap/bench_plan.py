@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from acknap.bench_problems import SCALE, instances
+from acknap.bench_problems import SCALE, captured, instances
 from acknap.paths import Layout
 
 BUDGETS = (0.02, 0.05, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
@@ -32,6 +32,11 @@ PEERS = ("patched.exact", "peers.milp", "peers.branch_and_bound", "peers.cp_sat"
 LIMIT_GB, TABLE_GB, ROWS_GB = 64.0, 304.0, 58.4
 TABLE_UNITS = round(TABLE_GB * 1e9 / 4 / 101)
 ROWS_UNITS = round(ROWS_GB * 1e9 / 20)
+
+# What is asked of a partition, and who is asked: a solver, then patches of the cut too.
+ASKED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+VARIANTS = ("stock.dp", "stock.hirschberg", "stock.exact", "patched.exact")
+QUICK_CAPTURED = ("captured/decoder",)
 
 _SEEDS = 7000  # small random problems per point
 
@@ -73,6 +78,7 @@ def plan(layout: Layout, *, quick: bool) -> list[Point]:
     """Return all points, those that need memory last."""
     return [
         *_real(instances(layout), quick),
+        *_captured(captured(layout), quick),
         *_small_random(quick),
         *_timings(quick),
         *_many_budgets(quick),
@@ -107,6 +113,20 @@ def _real(names: list[str], quick: bool) -> list[Point]:
             Point("real-speed", "speed", f"real:{name}", (budget,), ALL, 7)
             for name in timed
             for budget in ((0.1, 0.5) if quick else SPEED_BUDGETS)
+        ),
+    ]
+
+
+def _captured(names: list[str], quick: bool) -> list[Point]:
+    """Models that this project's own command captured: plans, and partitions."""
+    budgets, asked = (QUICK_BUDGETS, (0.1, 0.3)) if quick else (BUDGETS, ASKED)
+    solvers = (*ALL, "patched.prepared")
+    parted = [name for name in names if not quick or name in QUICK_CAPTURED]
+    return [
+        *(Point("captured", "answers", f"real:{n}", budgets, solvers) for n in names),
+        *(
+            Point("delivered", "partition", f"real:{n}", asked, VARIANTS)
+            for n in parted
         ),
     ]
 

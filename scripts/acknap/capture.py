@@ -56,7 +56,7 @@ def run_capture(
     environment = environments.stock(layout, release)
     inspect(environment)
     more = [transformers(layout)] if model.startswith(TRANSFORMERS) else []
-    with Tracer(layout, "stock", environment.python, Path.cwd(), *more) as tracer:
+    with Tracer(layout, "stock", environment.python, Path.cwd(), more) as tracer:
         with working(f"Capturing {model} in torch {release.release}"):
             graphs = tracer.capture(model)
         if not any(graph["memory"] for graph in graphs):

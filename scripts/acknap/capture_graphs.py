@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils import flop_counter
 
-from acknap.capture_models import Built, ModelError, build
+from acknap.capture_builtin import Built
+from acknap.capture_models import ModelError, build
 
 _ATTENTION: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
@@ -39,7 +40,7 @@ def trace(model: str) -> list[Joint]:
     Raises:
         ModelError: The model cannot be built or traced, or has nothing to train.
     """
-    torch.manual_seed(0)
+    gc.unfreeze()  # the graphs of the model before
     treat_attention_as_on_cuda()
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     usual = torch.get_default_dtype()

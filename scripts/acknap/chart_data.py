@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from acknap.bench_delivered import excess, runs
 from acknap.bench_memory import memory_points, rows_law, sizes, table_law
-from acknap.bench_plan import ROWS_UNITS, TABLE_UNITS
+from acknap.bench_plan import ROWS_UNITS, TABLE_UNITS, VARIANTS
 from acknap.bench_record import Record
 from acknap.bench_stats import median_seconds
 
@@ -179,6 +180,20 @@ def frontier(record: Record) -> Frontier | None:
                 kept.setdefault(name, []).append((row["budget"], share))
         return Frontier(_model(point["problem"]), best, kept) if best else None
     return None
+
+
+def delivered(record: Record) -> Mapping[str, tuple[Points, Points]]:
+    """Return budget and saved bytes of each run by variant: within, and over."""
+    found = {}
+    for variant in VARIANTS:
+        within: list[tuple[float, float]] = []
+        over: list[tuple[float, float]] = []
+        for _, _, row in runs(record, variant):
+            side = over if excess(row, "bytes") else within
+            side.append((row["budget"], row["bytes"]))
+        if within or over:
+            found[variant] = within, over
+    return found
 
 
 def _model(spec: str) -> str:

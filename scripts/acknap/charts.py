@@ -25,6 +25,9 @@ _STYLES: dict[str, dict[str, Any]] = {
     "patched.greedy": {"color": "#555555", "marker": "1", "ls": ":"},
     "patched.exact": {"color": "#000000", "marker": "o", "ls": "-"},
 }
+_COLOURS = {name: style["color"] for name, style in _STYLES.items()} | {
+    "stock.exact": "#0072B2"
+}
 _NAMES = {"hirschberg": "Hirschberg"}
 _BUDGET = "memory budget (share of the activation memory that can be saved)"
 _SETTINGS: dict[Any, Any] = {
@@ -68,6 +71,7 @@ def draw(record: Record) -> dict[str, str]:
         "budget.svg": _budget,
         "recompute.svg": _recompute,
         "frontier.svg": _frontier,
+        "delivered.svg": _delivered,
     }
     drawn = {}
     with mpl.rc_context(_SETTINGS):
@@ -248,6 +252,27 @@ def _frontier_figure(found: chart_data.Frontier, title: str) -> Figure:
         _line(axes, contender, points, ls="none", mfc="none", ms=size)
     axes.set_ylim(0, None)
     axes.legend(loc="upper right", title=title)
+    return figure
+
+
+def _delivered(record: Record) -> Figure | None:
+    found = chart_data.delivered(record)
+    if not found:
+        return None
+    figure = Figure(figsize=(7.6, 6.6))
+    panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
+    for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
+        total = len(within) + len(over)
+        axes.set_title(f"{label(variant)}: {len(over)} of {total} over", fontsize=10.5)
+        axes.axline((0, 0), slope=1, color="black", lw=1, zorder=0)
+        style = {"color": _COLOURS[variant], "ls": "none", "ms": 5, "alpha": 0.8}
+        for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
+            if points:
+                axes.plot(*zip(*points, strict=True), marker, mfc=fill, **style)
+    figure.suptitle("What a partition saves, against what was asked", x=0.02, ha="left")
+    figure.supxlabel("memory budget asked for; on the line: delivered in full")
+    figure.supylabel("bytes saved (same share), one mark per model")
+    figure.tight_layout()
     return figure
 
 

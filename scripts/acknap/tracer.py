@@ -1,7 +1,7 @@
 """A worker that captures models and parts their graphs in one environment."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,18 +22,26 @@ _LIMIT = 24 * 3600.0
 class Tracer:
     """One long-lived interpreter with torch, to be closed."""
 
-    def __init__(self, layout: Layout, side: str, python: Path, *folders: Path) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        side: str,
+        python: Path,
+        folder: Path | None = None,
+        packages: Sequence[Path] = (),
+    ) -> None:
         """Start it.
 
         Args:
             layout: The repository.
             side: "stock" or "patched".
             python: The environment's interpreter.
-            folders: Where it works, if not in an empty folder; more to import from.
+            folder: Where it works; an empty one if None.
+            packages: More to import from.
         """
         self._exact = None if side == "patched" else layout.overlay / EXACT
         self._scratch = tempfile.TemporaryDirectory(prefix="acknap-")
-        script = (WORKER, *(folders or (Path(self._scratch.name),)))
+        script = (WORKER, folder or Path(self._scratch.name), *packages)
         try:
             self._worker = Worker(side, python, script)
         except WorkerError as error:

@@ -35,8 +35,8 @@ class Partition:
     def __call__(self, point: Point) -> dict[str, Any]:
         """Part the largest graph of a model with every contender at every budget.
 
-        The contenders take turns within a budget. Each environment traces the model
-        itself.
+        The contenders take turns, and each budget starts with the next one. Each
+        environment traces the model itself.
         """
         name = point.problem.removeprefix("real:")
         file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
@@ -50,6 +50,7 @@ class Partition:
                 index = graphs[side][0]
                 row = self._tracers[side].measure(index, solver, budget)
                 rows.append({**row, "contender": f"{side}.{solver}"})
+            pairs = pairs[1:] + pairs[:1]
         (items, total), *others = (graph[1:] for graph in graphs.values())
         same = all(other == (items, total) for other in others)
         return {"items": items, "total": total, "same_items": same, "rows": rows}

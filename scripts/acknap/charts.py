@@ -269,9 +269,12 @@ def _delivered(record: Record) -> Figure | None:
         for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
             if points:
                 axes.plot(*zip(*points, strict=True), marker, mfc=fill, **style)
-    figure.suptitle("What a partition saves, against what was asked", x=0.02, ha="left")
-    figure.supxlabel("memory budget asked for; on the line: delivered in full")
-    figure.supylabel("bytes saved (same share), one mark per model")
+        axes.set(xlim=(0, None), ylim=(0, None))
+    title = "What partitions save, against what was asked; triangles are over"
+    style = {"fontsize": 12, "weight": "bold", "ha": "left"}
+    figure.suptitle(title, x=0.01, **style)
+    figure.supxlabel("memory budget asked for", fontsize=11)
+    figure.supylabel("bytes saved by the partition, one mark per model", fontsize=11)
     figure.tight_layout()
     return figure
 

@@ -22,7 +22,7 @@ from acknap.files import write_atomic
 from acknap.instances import Instance
 from acknap.interpreter import inspect
 from acknap.paths import Layout
-from acknap.progress import working
+from acknap.progress import say, working
 from acknap.targets import Targets
 
 USUAL = ("stock.dp", "stock.hirschberg", "stock.ilp", "stock.greedy", "patched.exact")
@@ -99,6 +99,9 @@ def run_solve(
         with working(f"Solving {instance.name}: {len(contenders)} solvers"):
             rows = [solving(name, budget) for budget in asked for name in contenders]
         console.print(table(instance, rows), _LEGEND, sep="")
+        for row in rows:
+            if row.failed:
+                say(f"{row.contender} at {row.budget:g}: {row.failed}")
         if explain:
             for budget in asked:
                 console.print(plan(instance, solving.best(budget), budget))
@@ -197,7 +200,7 @@ def _table(title: str) -> Table:
 def _cells(row: Row, total: float) -> tuple[str, ...]:
     check, best = row.check, row.best
     if check is None:
-        return ("-", "-", "-", "-", row.failed[:60], "-")
+        return ("-", "-", "-", "-", "failed", "-")
     over = bool(check.excess)
     extra = extra_recomputation(check.value, best.value, total)
     gap = (best.bound - check.value) / (best.bound or 1.0)

@@ -144,7 +144,11 @@ def test_a_point_parts_the_largest_graph_on_both_sides(toy: Toy) -> None:
         result = partition(point)
     assert (result["items"], result["total"]) == (3, 6.0)
     assert result["same_items"]
-    assert [row["contender"] for row in result["rows"]] == [*contenders, *contenders]
+    assert [row["contender"] for row in result["rows"]] == [
+        *contenders,
+        *contenders[1:],  # the next one starts
+        contenders[0],
+    ]
     assert {row["graph"] for row in result["rows"]} == {1}
     # The series has exact: it is called by its name.
     assert [row["file"] for row in result["rows"][:3]] == [

@@ -21,7 +21,7 @@ def test_help_lists_the_commands(repository: Repository) -> None:
         "Maintain",
     ]
     commands = ("apply", "bench", "capture", "check", "compare", "export", "report")
-    for command in (*commands, "test"):
+    for command in (*commands, "solve", "test"):
         assert f"│ {command} " in out
         assert repository.run(command, "--help").status == 0
 

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from acknap.bench_plan import Point
+from acknap.errors import HarnessError
 from acknap.paths import Layout
-from acknap.tracer import Tracer, transformers
+from acknap.tracer import TRANSFORMERS, Tracer, transformers
 
 
 class Partition:
@@ -18,7 +19,7 @@ class Partition:
     def __init__(self, layout: Layout, pythons: Mapping[str, Path]) -> None:
         self._layout = layout
         self._pythons = pythons
-        self._tracers: dict[str, Tracer] = {}
+        self._tracers: dict[tuple[str, bool], Tracer] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -37,6 +38,9 @@ class Partition:
 
         The contenders take turns, and each budget starts with the next one. Each
         environment traces the model itself.
+
+        Raises:
+            HarnessError: The environments disagree on the knapsack, or one fails.
         """
         name = point.problem.removeprefix("real:")
         file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
@@ -44,25 +48,28 @@ class Partition:
         pairs = [contender.split(".") for contender in point.contenders]
         sides = dict.fromkeys(side for side, _ in pairs)
         graphs = {side: self._capture(side, model) for side in sides}
+        found = {graph[2:] for graph in graphs.values()}
+        if len(found) > 1:
+            raise HarnessError(f"{model}: stock and patched state different knapsacks")
+        ((items, total),) = found
         rows = []
         for budget in point.budgets:
             for side, solver in pairs:
-                index = graphs[side][0]
-                row = self._tracers[side].measure(index, solver, budget)
+                tracer, index, *_ = graphs[side]
+                row = tracer.measure(index, solver, budget)
                 rows.append({**row, "contender": f"{side}.{solver}"})
             pairs = pairs[1:] + pairs[:1]
-        (items, total), *others = (graph[1:] for graph in graphs.values())
-        same = all(other == (items, total) for other in others)
-        return {"items": items, "total": total, "same_items": same, "rows": rows}
+        return {"items": items, "total": total, "rows": rows}
 
-    def _capture(self, side: str, model: str) -> tuple[int, int, float]:
-        """Trace a model; return its largest graph's place, items and runtime."""
-        if side not in self._tracers:
-            more = (transformers(self._layout),)
-            python = self._pythons[side]
-            tracer = Tracer(self._layout, side, python, packages=more)
-            self._tracers[side] = self._stack.enter_context(tracer)
-        graphs = self._tracers[side].capture(model)
+    def _capture(self, side: str, model: str) -> tuple[Tracer, int, int, float]:
+        """Trace a model; return its largest graph: worker, place, items, runtime."""
+        needs = model.startswith(TRANSFORMERS)
+        key = side, needs
+        if key not in self._tracers:
+            more = (transformers(self._layout),) if needs else ()
+            made = Tracer(self._layout, side, self._pythons[side], packages=more)
+            self._tracers[key] = self._stack.enter_context(made)
+        graphs = self._tracers[key].capture(model)
         runtimes = [graph["runtimes"] for graph in graphs]
         index = max(range(len(graphs)), key=lambda i: len(runtimes[i]))
-        return index, len(runtimes[index]), sum(runtimes[index])
+        return self._tracers[key], index, len(runtimes[index]), sum(runtimes[index])

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 import torch._functorch.partitioners as partitioners
 from torch._dynamo import lookup_backend
-from torch._functorch import config
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils import flop_counter
@@ -41,7 +40,7 @@ def trace(model: str) -> list[Joint]:
         ModelError: The model cannot be built or traced, or has nothing to train.
     """
     gc.unfreeze()  # the graphs of the model before
-    treat_attention_as_on_cuda()
+    _treat_attention_as_on_cuda()
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     usual = torch.get_default_dtype()
     try:
@@ -124,7 +123,7 @@ def _compile(model: str, built: Built, mode: FakeTensorMode) -> list[Joint]:
     return found
 
 
-def treat_attention_as_on_cuda() -> None:
+def _treat_attention_as_on_cuda() -> None:
     """Give the CPU's scaled-dot-product attention the standing of CUDA's.
 
     The partitioner lists CUDA's operators as costly to compute and does not know the
@@ -145,6 +144,3 @@ def treat_attention_as_on_cuda() -> None:
         return found
 
     partitioners.get_default_op_list = listed
-
-
-config.activation_memory_budget_runtime_estimator = "flops"

@@ -18,17 +18,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Isolated, Python does not look beside this file; the package comes last, so that it
-# hides nothing of the user's.
-os.chdir(sys.argv[1])
-sys.path.insert(0, sys.argv[1])
+# Isolated, Python does not look beside this file.
 sys.path += [*sys.argv[2:], str(Path(__file__).parents[1])]
 
-import torch  # noqa: E402
+import torch
 
-from acknap import bench_worker  # noqa: E402
-from acknap.capture_graphs import trace  # noqa: E402
-from acknap.capture_measure import Graph  # noqa: E402
+from acknap import bench_worker
+from acknap.capture_graphs import trace
+from acknap.capture_measure import Graph
+
+# A user's module hides all that is not loaded yet, as in a script of theirs.
+os.chdir(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
 
 
 class Worker:

@@ -105,7 +105,8 @@ def delivered(record: Record) -> str:
             }
             cells = [_promise(rows.get(variant)) for variant in VARIANTS]
             lines.append((f"{name}, {budget:g}", *cells))
-    return table(("model, budget", *map(contender_name, VARIANTS)), lines)
+    header = ("model, budget", *map(contender_name, VARIANTS))
+    return table(header, lines) if lines else "Not measured."
 
 
 def _promise(row: dict[str, Any] | None) -> str:

@@ -85,6 +85,7 @@ def test_an_empty_record_has_no_numbers(tmp_path: Path) -> None:
     assert numbers.over(empty, "stock.dp") is None
     assert tables.variants(empty) == "Not measured."
     assert tables.captured(empty) == "Not measured."
+    assert tables.delivered(empty) == "Not measured."
 
 
 def test_tables(record: Record) -> None:

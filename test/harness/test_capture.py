@@ -20,7 +20,7 @@ STOCK = REAL.build / "env" / "2.10.0-stock"
 
 # Answers as capture_worker does. The model's name says how many graphs it has.
 WORKER = """
-import json, os, sys
+import json, os, signal, sys, time
 
 def graph(n):
     return {
@@ -41,6 +41,9 @@ def capture(request):
     return {"graphs": [graph(int(n)) for n in request["model"].split(",")]}
 
 def measure(request):
+    if request["graph"] == 3:
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(60)
     used = request["budget"] < 0.5
     row = {
         "solver": request["solver"], "budget": request["budget"],
@@ -122,6 +125,18 @@ def test_a_failure_is_one_line_and_leaves_no_file(
     with pytest.raises(HarnessError, match=message):
         run(toy, model)
     assert not (toy.layout.root / "out").exists()
+
+
+def test_an_interrupted_capture_leaves_whole_files_only(toy: Toy) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(toy, "3,0,2,4", "0.2")
+    found = list((toy.layout.root / "out").iterdir())
+    assert sorted(path.name for path in found) == [
+        "3_0_2_4.json",
+        "3_0_2_4_graph1.json",
+    ]
+    for path in found:
+        assert instances.load(path).model == "3,0,2,4"
 
 
 def test_budgets_are_checked_before_the_model_is_built(toy: Toy) -> None:

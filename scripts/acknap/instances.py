@@ -86,7 +86,7 @@ def _fault(error: ValidationError) -> str:
     if first["type"] == "json_invalid":
         return f"is not JSON: {first['ctx']['error']}"
     if first["type"] == "missing":
-        return f"{where} is missing"
+        return f"the key {where!r} is missing"
     if first["type"] == "less_than_equal" and where == "schema":
         return (
             f"schema {first['input']} is newer than this harness, which reads {VERSION}"

@@ -100,7 +100,7 @@ def test_what_is_no_instance_at_all(tmp_path: Path, text: str, fault: str) -> No
 @pytest.mark.parametrize("key", [key for key in GOOD if key != "schema"])
 def test_a_key_that_is_missing_is_named(tmp_path: Path, key: str) -> None:
     path = written(tmp_path, {k: v for k, v in GOOD.items() if k != key})
-    with pytest.raises(HarnessError, match=f"toy.json: {key} is missing"):
+    with pytest.raises(HarnessError, match=f"toy.json: the key {key!r} is missing"):
         instances.load(path)
 
 

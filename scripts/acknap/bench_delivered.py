@@ -101,15 +101,29 @@ def extra_cuts(record: Record, contender: str) -> Number | None:
 
 
 def extra_time(record: Record, base: str, contender: str) -> Number | None:
-    """Partition time of a contender above the base's, as a share of the base's."""
+    """Partition time of a contender above the base's, as a share of the base's.
+
+    The median of the runs without an extra cut, and the mean of all in words.
+    """
     theirs = {(name, row["budget"]): row for name, _, row in runs(record, base)}
-    more = all_ = 0.0
+    plain, all_ = [], []
     for name, _, row in runs(record, contender):
         other = theirs.get((name, row["budget"]))
-        if other is not None:
-            more += _spent(row) - _spent(other)
-            all_ += other["base_seconds"] + _spent(other)
-    return Number(more / all_, f"{100 * more / all_:+.2f} %") if all_ else None
+        if other is None:
+            continue
+        # What no budget changes is the base's for both.
+        more = (_spent(row) - _spent(other)) / (other["base_seconds"] + _spent(other))
+        all_.append(more)
+        if row["cuts"] == 1:
+            plain.append(more)
+    if not plain:
+        return None
+    middle, mean = statistics.median(plain), statistics.mean(all_)
+    text = (
+        f"{100 * middle:+.2f} % at the median of {len(plain)} runs without an extra "
+        f"cut, {100 * mean:+.2f} % at the mean of all {len(all_)}"
+    )
+    return Number(middle, text)
 
 
 def solver_share(record: Record, contender: str) -> Number | None:

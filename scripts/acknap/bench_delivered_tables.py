@@ -49,7 +49,8 @@ def _worst(point: dict[str, Any], contender: str) -> str:
         if not row["excess"]
     ]
     extra = max((e for e in extras if e is not None), default=0.0)
-    more = f"{short(100 * extra)} %" if extra > 1e-9 else "0"
+    more = f"{short(100 * extra)} %" if extra >= 1e-5 else "< 0.001 %"
+    more = more if extra > 1e-9 else "0"
     return f"{more}, over by {short(100 * beyond)} %" if beyond else more
 
 
@@ -88,7 +89,7 @@ def _variant(record: Record, contender: str) -> Sequence[str]:
         str(sum(map(is_broken, found))),
         f"{again.value:.4f}" if again else "-",
         f"{1 + cuts.value:.2f}" if cuts else "-",
-        time.text if time else "-",
+        f"{100 * time.value:+.2f} %" if time else "-",
     )
 
 

@@ -61,12 +61,23 @@ def test_time_and_cuts(record: Record) -> None:
     assert value(numbers.extra_cuts(record, "patched.exact")) == 1
     assert value(numbers.extra_cuts(record, "stock.dp")) == 0
     assert value(numbers.solver_share(record, "stock.dp")) == pytest.approx(0.01)
-    for point in record.of("delivered"):
-        for row in point["rows"]:
-            if row["contender"] == "patched.exact":
-                row["cut_seconds"] = 0.15
+
+
+def test_time_where_no_cut_is_added(record: Record) -> None:
+    assert numbers.extra_time(record, "stock.dp", "patched.exact") is None
+    ours = [
+        row
+        for point in record.of("delivered")
+        for row in point["rows"]
+        if row["contender"] == "patched.exact"
+    ]
+    ours[0]["cuts"] = 1
+    for row, seconds in zip(ours, (0.12, 0.2), strict=True):
+        row["cut_seconds"] = seconds
     found = numbers.extra_time(record, "stock.dp", "patched.exact")
-    assert value(found) == pytest.approx(0.05)
+    assert value(found) == pytest.approx(0.02)
+    assert found is not None
+    assert "of 1 runs without an extra cut, +6.00 % at the mean of all 2" in found.text
 
 
 def test_rounding_is_not_over() -> None:

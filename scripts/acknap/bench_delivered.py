@@ -100,30 +100,30 @@ def extra_cuts(record: Record, contender: str) -> Number | None:
     return Number(mean, f"{short(mean)} a run, at most {max(cuts)}, {len(cuts)} runs")
 
 
-def extra_time(record: Record, base: str, contender: str) -> Number | None:
+def extra_time(
+    record: Record, base: str, contender: str, plain: bool = False
+) -> Number | None:
     """Partition time of a contender above the base's, as a share of the base's.
 
-    The median of the runs without an extra cut, and the mean of all in words.
+    Args:
+        record: The measurements.
+        base: The one that it is compared to.
+        contender: The one that may take longer.
+        plain: Whether only runs without an extra cut count.
     """
     theirs = {(name, row["budget"]): row for name, _, row in runs(record, base)}
-    plain, all_ = [], []
-    for name, _, row in runs(record, contender):
-        other = theirs.get((name, row["budget"]))
-        if other is None:
-            continue
+    shares = [
         # What no budget changes is the base's for both.
-        more = (_spent(row) - _spent(other)) / (other["base_seconds"] + _spent(other))
-        all_.append(more)
-        if row["cuts"] == 1:
-            plain.append(more)
-    if not plain:
+        (_spent(row) - _spent(other)) / (other["base_seconds"] + _spent(other))
+        for name, _, row in runs(record, contender)
+        if (other := theirs.get((name, row["budget"])))
+        and not (plain and row["cuts"] > 1)
+    ]
+    if not shares:
         return None
-    middle, mean = statistics.median(plain), statistics.mean(all_)
-    text = (
-        f"{100 * middle:+.2f} % at the median of {len(plain)} runs without an extra "
-        f"cut, {100 * mean:+.2f} % at the mean of all {len(all_)}"
-    )
-    return Number(middle, text)
+    middle, mean = statistics.median(shares), statistics.mean(shares)
+    text = f"mean {100 * mean:+.2f} %, median {100 * middle:+.2f} %"
+    return Number(mean, f"{text}, {len(shares)} runs")
 
 
 def solver_share(record: Record, contender: str) -> Number | None:

@@ -96,8 +96,8 @@ def _transformers(text: str) -> Built:
         if name not in known:
             raise ModelError(f"transformers has no model type {name!r}")
         task = _task(name)
-        batch = options.pop("batch", _BATCH.get(task, 4))
-        length = options.pop("length", None)
+        batch = _count(options, "batch") or _BATCH.get(task, 4)
+        length = _count(options, "length")
         chosen = {}
         if "attention" in options:
             chosen["attn_implementation"] = options.pop("attention")
@@ -112,7 +112,7 @@ def _transformers(text: str) -> Built:
             raise ModelError(f"transformers:{name}: {_one_line(error)}") from error
     if length is None:
         length = min(_LENGTH, getattr(config, "max_position_embeddings", _LENGTH))
-    return Built(made, (), _inputs(task, config, int(batch), int(length)))
+    return Built(made, (), _inputs(task, config, batch, length))
 
 
 def _task(name: str) -> str:
@@ -150,6 +150,14 @@ def _option(text: str) -> tuple[str, Any]:
         with contextlib.suppress(ValueError):
             return name, convert(value)
     return name, {"true": True, "false": False}.get(value.lower(), value)
+
+
+def _count(options: dict[str, Any], name: str) -> int | None:
+    """Take a whole number from the options; None if it is not there."""
+    value = options.pop(name, None)
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise ModelError(f"{name}={value} is no whole number above 0")
+    return value
 
 
 def _kind(value: object) -> str:

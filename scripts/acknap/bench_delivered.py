@@ -27,7 +27,7 @@ def runs(record: Record, contender: str) -> Iterator[tuple[str, float, Run]]:
     for point in record.of("delivered"):
         name = point["problem"].removeprefix("real:captured/")
         for row in point["rows"]:
-            if row["contender"] == contender and row["knapsack_used"]:
+            if row["contender"] == contender and row.get("knapsack_used"):
                 yield name, point["total"], row
 
 

@@ -113,6 +113,8 @@ def delivered(record: Record) -> str:
 def _promise(row: dict[str, Any] | None) -> str:
     if row is None:
         return "absent"
+    if "failed" in row:
+        return "failed"
     ratio = f"{row['ratio']:.4f}"
     if not row["knapsack_used"]:
         return f"no knapsack, {ratio}"

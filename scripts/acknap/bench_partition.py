@@ -40,7 +40,8 @@ class Partition:
         environment traces the model itself.
 
         Raises:
-            HarnessError: The environments disagree on the knapsack, or one fails.
+            HarnessError: The environments disagree on the knapsack, or one cannot
+                trace the model. A solver that fails is in the result.
         """
         name = point.problem.removeprefix("real:")
         file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
@@ -56,8 +57,13 @@ class Partition:
         for budget in point.budgets:
             for side, solver in pairs:
                 tracer, index, *_ = graphs[side]
-                row = tracer.measure(index, solver, budget)
-                rows.append({**row, "contender": f"{side}.{solver}"})
+                row: dict[str, Any] = {"contender": f"{side}.{solver}"}
+                row["budget"] = budget
+                try:
+                    row |= tracer.measure(index, solver, budget)
+                except HarnessError as error:  # the others go on
+                    row["failed"] = str(error)
+                rows.append(row)
             pairs = pairs[1:] + pairs[:1]
         return {"items": items, "total": total, "rows": rows}
 

@@ -20,7 +20,6 @@ from acknap.progress import say, working
 from acknap.targets import Targets
 from acknap.tracer import TRANSFORMERS, Tracer, transformers
 
-SOLVERS = ("dp", "hirschberg", "ilp", "greedy", "exact")
 _NOTE = (
     "fake tensors on the CPU; scaled-dot-product attention is costly to compute, as "
     "it is on CUDA"
@@ -81,12 +80,12 @@ def run_capture(
 
 def _header(model: str, number: int, tracer: Tracer) -> dict[str, Any]:
     name = re.sub(r"\W+", "_", model.removeprefix(TRANSFORMERS)).strip("_")
-    versions = {key: value for key, value in tracer.description.items() if value}
+    versions = tracer.description["versions"].items()
     return {
         "schema": instances.VERSION,
         "name": f"{name}_graph{number}" if number else name,
         "model": model,
-        **versions,
+        **{package: version for package, version in versions if version},
         "estimator": "flops",
         "note": _NOTE,
     }
@@ -95,10 +94,11 @@ def _header(model: str, number: int, tracer: Tracer) -> dict[str, Any]:
 def _partitions(
     tracer: Tracer, graph: int, budgets: Sequence[float]
 ) -> list[dict[str, Any]]:
-    runs = [(budget, solver) for budget in budgets for solver in SOLVERS]
+    solvers = tracer.description["solvers"]
+    runs = [(budget, solver) for budget in budgets for solver in solvers]
     if not runs:
         return []
-    with working(f"Parting it: {len(SOLVERS)} solvers, {len(budgets)} budgets"):
+    with working(f"Parting it: {len(solvers)} solvers, {len(budgets)} budgets"):
         return [tracer.measure(graph, solver, budget) for budget, solver in runs]
 
 

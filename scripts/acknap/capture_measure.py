@@ -23,6 +23,14 @@ NAMES = {"hirschberg": "dp_knapsack_sliding_hirschberg"}
 Solver = Callable[[list[float], list[float], float], tuple[float, list[int], list[int]]]
 
 
+def solvers() -> list[str]:
+    """Return the solvers that this torch has, and exact, which it can be handed."""
+    released = ("dp", "hirschberg", "ilp", "greedy")
+    functions = {name: NAMES.get(name, f"{name}_knapsack") for name in released}
+    found = [name for name in released if hasattr(partitioners, functions[name])]
+    return [*found, "exact"]
+
+
 class _StatedError(Exception):
     """The knapsack was stated: there is no need to go on."""
 

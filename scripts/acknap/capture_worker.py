@@ -25,7 +25,7 @@ import torch
 
 from acknap import bench_worker
 from acknap.capture_graphs import trace
-from acknap.capture_measure import Graph
+from acknap.capture_measure import Graph, solvers
 
 # A user's module hides all that is not loaded yet, as in a script of theirs.
 os.chdir(sys.argv[1])
@@ -39,10 +39,11 @@ class Worker:
         self._graphs: list[Graph] = []
 
     def describe(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Say what this environment is."""
+        """Say what this environment has."""
         del request
         transformers = bench_worker.version("transformers")
-        return {"torch": torch.__version__, "transformers": transformers}
+        versions = {"torch": torch.__version__, "transformers": transformers}
+        return {"solvers": solvers(), "versions": versions}
 
     def capture(self, request: dict[str, Any]) -> dict[str, Any]:
         """Trace a model and return the knapsacks of its graphs."""

@@ -107,7 +107,7 @@ def _speed(record: Record) -> None:
 
 
 def _delivered(record: Record) -> None:
-    """Two models whose budget the last contender keeps; one that is done early."""
+    """Two models whose budget the last contender keeps; one with an early exit."""
     ratios = {"stock.dp": 0.75, "stock.hirschberg": 0.75, "stock.exact": 0.55}
     for name, dp in (("kept", 0.5), ("exceeded", 0.75)):
         rows: list[dict[str, Any]] = []
@@ -124,5 +124,6 @@ def _delivered(record: Record) -> None:
         add(record, "delivered", "partition", f"real:captured/{name}", result)
     early = {"contender": "stock.dp", "budget": 0.5, "knapsack_used": False}
     row = {**early, "ratio": 0.4, "bytes": 0.4, "storages": 0.4}
-    result = {"of": ["stock.dp"], "rows": [row], "total": 1000.0}
+    failed = {"contender": "stock.exact", "budget": 0.5, "failed": "no luck"}
+    result = {"of": ["stock.dp"], "rows": [row, failed], "total": 1000.0}
     add(record, "delivered", "partition", "real:captured/early", result)

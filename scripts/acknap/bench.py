@@ -1,10 +1,9 @@
 """`bench`: measure what the claims need, point by point, into one raw record."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from rich.console import Console
@@ -18,21 +17,37 @@ from rich.progress import (
 
 from acknap import (
     bench_claims,
-    bench_measure,
-    bench_peers,
-    bench_problems,
     bench_record,
     environments,
+    extra_packages,
     series,
 )
 from acknap.bench_measure import Measure
-from acknap.bench_plan import Point, plan
+from acknap.bench_partition import Partition
+from acknap.bench_plan import plan
+from acknap.bench_point import Point
 from acknap.bench_record import Record
-from acknap.bench_session import PEER_SOLVERS, TRAINER, WORKER, Session
+from acknap.bench_session import Session
 from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.progress import say
 from acknap.targets import Target, Targets
+
+# The modules that a measured value depends on.
+_MEASURING = (
+    "bench_worker",
+    "bench_peer_solvers",
+    "bench_trainer",
+    "bench_measure",
+    "bench_problems",
+    "bench_partition",
+    "capture_worker",
+    "capture_builtin",
+    "capture_models",
+    "capture_graphs",
+    "capture_measure",
+)
+_Measuring = Callable[[Point], dict[str, Any]]
 
 FULL, QUICK = "bench", "bench-quick"
 
@@ -69,18 +84,21 @@ def run_bench(
     patched = environments.patched(layout, release)
     inspect(stock)
     inspect(patched)
+    peers = extra_packages.environment(layout, "bench-peers", "the peers")
     pythons = {
         "stock": stock.python,
         "patched": patched.python,
-        "peers": bench_peers.python(layout),
+        "peers": peers / "bin" / "python",
     }
-    with Session(pythons) as session:
+    with Session(pythons) as session, Partition(layout, pythons) as partition:
         record = bench_record.open_record(
             layout.results / (QUICK if quick else FULL),
             _key(layout, release, session, pythons),
             {"command": "./scripts/harness bench" + (" --quick" if quick else "")},
         )
-        _measure(Measure(layout, session), record, points)
+        measure = Measure(layout, session)
+        kinds = {"partition": partition}
+        _measure(lambda p: kinds.get(p.kind, measure)(p), record, points)
     print(f"Record: {layout.relative(record.path)}")
     print("Draw it: ./scripts/harness report")
     return 0
@@ -94,9 +112,9 @@ def _key(
     for patch in series.load(layout, target.series):
         if not patch.optional:
             patches.update(patch.path.read_bytes())
-    modules = map(_source, (bench_measure, bench_problems))
-    measuring = (WORKER, PEER_SOLVERS, TRAINER, *modules)
-    code = sha256(b"".join(path.read_bytes() for path in measuring))
+    here = Path(__file__)
+    files = [here.with_name(f"{name}.py") for name in _MEASURING]
+    code = sha256(b"".join(file.read_bytes() for file in files))
     return {
         "machine": bench_record.machine(),
         "target": target.name,
@@ -106,11 +124,7 @@ def _key(
     }
 
 
-def _source(module: ModuleType) -> Path:
-    return Path(str(module.__file__))
-
-
-def _measure(measure: Measure, record: Record, points: Sequence[Point]) -> None:
+def _measure(measure: _Measuring, record: Record, points: Sequence[Point]) -> None:
     """Measure what is missing; each point is on disk before the next one starts."""
     missing = [point for point in points if point.id not in record.points]
     if len(missing) < len(points):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from acknap import bench_memory, bench_numbers
+from acknap import bench_delivered, bench_memory, bench_numbers
 from acknap.bench_record import Record
 from acknap.errors import HarnessError
 from acknap.paths import Layout
@@ -22,8 +22,9 @@ class Claim:
         text: What is claimed.
         source: Who claims it: "paper", "README" or "patch".
         expected: The claimed value in words.
-        number: What gives the measured value: the name of a function of bench_numbers
-            or bench_memory under "of", and its arguments. Empty: not measured here.
+        number: What gives the measured value: the name of a function of bench_numbers,
+            bench_memory or bench_delivered under "of", and its arguments. Empty: not
+            measured here.
         at_least: Bounds within which the measured value bears the claim out.
         note: What a reader has to know about how it was measured, or why it was not.
         topics: The points that are needed.
@@ -92,7 +93,8 @@ def verdict(claim: Claim, record: Record) -> Verdict:
         return Verdict(claim, claim.note, None)
     arguments = dict(claim.number)
     name = arguments.pop("of")
-    function = getattr(bench_numbers, name, None) or getattr(bench_memory, name, None)
+    modules = (bench_numbers, bench_memory, bench_delivered)
+    function = next((f for m in modules if (f := getattr(m, name, None))), None)
     if function is None:
         raise HarnessError(f"{FILE}: claim {claim.name}: there is no number {name!r}")
     number: bench_memory.Number | None = function(record, **arguments)

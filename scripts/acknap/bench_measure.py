@@ -9,7 +9,8 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from acknap import bench_problems, bench_truth
-from acknap.bench_plan import TRAINING_STEPS, Point
+from acknap.bench_plan import TRAINING_STEPS
+from acknap.bench_point import Point
 from acknap.bench_problems import Problem
 from acknap.bench_record import machine
 from acknap.bench_session import TRAINER, Session, Worker, WorkerError

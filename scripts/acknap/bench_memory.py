@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from acknap.bench_plan import LIMIT_GB, ROWS_UNITS, TABLE_UNITS
+from acknap.bench_plan_memory import LIMIT_GB, ROWS_UNITS, TABLE_UNITS
 from acknap.bench_record import Record
 from acknap.bench_stats import Law, fit, short
 

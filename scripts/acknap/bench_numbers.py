@@ -139,12 +139,12 @@ def wrong_in_timings(record: Record, contender: str) -> Number | None:
 
 
 def count_real(
-    record: Record, contenders: list[str], proven: bool = False
+    record: Record, contenders: list[str], proven: bool = False, topic: str = "real"
 ) -> Number | None:
     """How many runs on real models are over the budget, below the optimum or open."""
     rows = [
         row
-        for point in record.of("real")
+        for point in record.of(topic)
         for row in point["rows"]
         if row["contender"] in contenders
     ]

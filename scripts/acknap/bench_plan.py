@@ -1,8 +1,8 @@
 """What is measured: the list of points, short and full."""
 
-from dataclasses import dataclass
-
-from acknap.bench_problems import SCALE, instances
+from acknap.bench_plan_memory import limits, memory
+from acknap.bench_point import Point, in_units
+from acknap.bench_problems import captured, instances
 from acknap.paths import Layout
 
 BUDGETS = (0.02, 0.05, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
@@ -27,61 +27,27 @@ ALL = (
 TABLES = ("stock.dp", "stock.hirschberg", "patched.dp", "patched.hirschberg")
 PEERS = ("patched.exact", "peers.milp", "peers.branch_and_bound", "peers.cp_sat")
 
-# The publication's figures, and what they imply at 4 bytes a cell of the table and five
-# rows of 4 bytes in the sliding-window solver.
-LIMIT_GB, TABLE_GB, ROWS_GB = 64.0, 304.0, 58.4
-TABLE_UNITS = round(TABLE_GB * 1e9 / 4 / 101)
-ROWS_UNITS = round(ROWS_GB * 1e9 / 20)
-
 TRAINING_STEPS = 5  # in a round
+# What is asked of a partition, and who is asked: a solver, then patches of the cut too.
+ASKED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+VARIANTS = ("stock.dp", "stock.hirschberg", "stock.exact", "patched.exact")
+QUICK_CAPTURED = ("captured/decoder",)
 
 _SEEDS = 7000  # small random problems per point
-
-
-@dataclass(frozen=True)
-class Point:
-    """One measurement.
-
-    Attributes:
-        topic: What it is for; claims name topics.
-        kind: The function of bench_measure that makes it.
-        contenders: `side.solver`; in timings the first is the base of the ratios.
-        rounds: Interleaved rounds of a timing.
-        headroom: Bytes of address space that a limited process may add.
-    """
-
-    topic: str
-    kind: str
-    problem: str
-    budgets: tuple[float, ...]
-    contenders: tuple[str, ...]
-    rounds: int = 0
-    headroom: int | None = None
-
-    @property
-    def id(self) -> str:
-        """A name that is the same in every run."""
-        parts = [self.topic, self.kind, self.problem]
-        parts.append(f"budgets={','.join(map(str, self.budgets))}")
-        parts.append(f"of={','.join(self.contenders)}")
-        if self.rounds:
-            parts.append(f"rounds={self.rounds}")
-        if self.headroom is not None:
-            parts.append(f"headroom={self.headroom}")
-        return " ".join(parts)
 
 
 def plan(layout: Layout, *, quick: bool) -> list[Point]:
     """Return all points, those that need memory last."""
     return [
         *_real(instances(layout), quick),
+        *_captured(captured(layout), quick),
         *_small_random(quick),
         *_timings(quick),
         *_many_budgets(quick),
         *_peers(quick),
         _training(quick),
-        *_limits(quick),
-        *_memory(quick),
+        *limits(quick),
+        *memory(quick),
     ]
 
 
@@ -110,6 +76,20 @@ def _real(names: list[str], quick: bool) -> list[Point]:
             Point("real-speed", "speed", f"real:{name}", (budget,), ALL, 7)
             for name in timed
             for budget in ((0.1, 0.5) if quick else SPEED_BUDGETS)
+        ),
+    ]
+
+
+def _captured(names: list[str], quick: bool) -> list[Point]:
+    """Models that this project's own command captured: plans, and partitions."""
+    budgets, asked = (QUICK_BUDGETS, (0.1, 0.3)) if quick else (BUDGETS, ASKED)
+    solvers = (*ALL, "patched.prepared")
+    parted = [name for name in names if not quick or name in QUICK_CAPTURED]
+    return [
+        *(Point("captured", "answers", f"real:{n}", budgets, solvers) for n in names),
+        *(
+            Point("delivered", "partition", f"real:{n}", asked, VARIANTS)
+            for n in parted
         ),
     ]
 
@@ -151,7 +131,7 @@ def _timings(quick: bool) -> list[Point]:
     ]
     widths = (100_000,) if quick else (1000, 100_000, 1_000_000)
     points += [
-        _units("width-speed", "speed", "random", 100, width, TABLES, rounds)
+        in_units("width-speed", "speed", "random", 100, width, TABLES, rounds)
         for width in widths
     ]
     large = ["layers:n=2000", "uncorrelated:n=2000"]
@@ -206,84 +186,3 @@ def _training(quick: bool) -> Point:
     solvers = ("stock.dp", "patched.exact")
     spec = f"decoder:steps={rounds * TRAINING_STEPS}"
     return Point("training", "training", spec, (1.0, 0.3), solvers, rounds)
-
-
-def _limits(quick: bool) -> list[Point]:
-    """The publication's machine at a scale: its memory, table and problem."""
-    points = []
-    for scale in (1000,) if quick else (1000, 100):
-        room = round(LIMIT_GB * 1e9 / scale)
-        table, rows = TABLE_UNITS // scale, ROWS_UNITS // scale
-        points += [
-            _units("limit", "limit", "random", 10, table, ("stock.dp",), 0, room),
-            _units("limit", "limit", "random", 100, table, ("stock.dp",), 0, room),
-            _units(
-                "limit", "limit", "random", 2000, rows, ("stock.hirschberg",), 0, room
-            ),
-        ]
-    return points
-
-
-def _memory(quick: bool) -> list[Point]:
-    million = 1_000_000
-    grid: list[tuple[str, int, int, tuple[str, ...]]] = [
-        *(("random", n, million, ("stock.dp",)) for n in (5, 20, 50, 100)),
-        *(("random", n, 300_000, ("stock.dp",)) for n in (50, 100, 200)),
-        *(("random", n, million, ("stock.hirschberg",)) for n in (20, 200)),
-        *(
-            ("random", n, million, ("patched.hirschberg", "patched.exact"))
-            for n in (20, 200)
-        ),
-        *(
-            ("random", 20, width, ("stock.hirschberg",))
-            for width in (3 * million, 10 * million, 30 * million)
-        ),
-        ("random", 2000, 10_000, ("stock.dp", "patched.dp", "patched.hirschberg")),
-        ("strongly", 2000, million, ("patched.hirschberg", "patched.exact")),
-        ("random", 2000, ROWS_UNITS, ("patched.exact",)),
-    ]
-    if not quick:
-        grid += [
-            *(("random", 100, w, ("stock.dp",)) for w in (100_000, 3 * million)),
-            ("random", 200, million, ("stock.dp",)),
-            ("random", 10, million, ("stock.dp",)),
-            *(("random", n, million, ("patched.dp",)) for n in (10, 100)),
-            *(("random", n, million, ("stock.hirschberg",)) for n in (5, 100, 500)),
-            ("random", 2000, million, ("stock.hirschberg", "patched.hirschberg")),
-            ("random", 20, 100 * million, ("stock.hirschberg",)),
-            ("random", 20, 200 * million, ("stock.hirschberg",)),
-            ("strongly", 2000, 10 * million, ("patched.hirschberg", "patched.exact")),
-            *(
-                ("random", n, million, ("patched.hirschberg", "patched.exact"))
-                for n in (5, 50, 500)
-            ),
-            *(("random", 2000, w, ("patched.exact",)) for w in (10_000, million)),
-            ("repeated", 2000, ROWS_UNITS, ("patched.exact",)),
-            ("repeated", 2000, 100 * million, ("patched.hirschberg",)),
-            ("random", 2000, 100 * million, ("patched.hirschberg",)),
-        ]
-    points = [
-        _units("memory", "memory", family, n, width, (contender,))
-        for family, n, width, contenders in grid
-        for contender in contenders
-    ]
-    points += [
-        Point("memory", "memory", f"{family}:n=2000", (0.5,), ("patched.exact",))
-        for family in ("layers", "uncorrelated", "wide")
-    ]
-    return points
-
-
-def _units(
-    topic: str,
-    kind: str,
-    family: str,
-    n: int,
-    units: int,
-    contenders: tuple[str, ...],
-    rounds: int = 0,
-    headroom: int | None = None,
-) -> Point:
-    """Return a point whose budget is `units` whole units, half of all memory."""
-    spec = f"{family}:n={n},units={units}"
-    return Point(topic, kind, spec, (units / SCALE,), contenders, rounds, headroom)

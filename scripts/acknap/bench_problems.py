@@ -41,6 +41,12 @@ def instances(layout: Layout) -> list[str]:
     return sorted(path.stem for path in _folder(layout).glob("*.json"))
 
 
+def captured(layout: Layout) -> list[str]:
+    """Return the names of those that this project's own command captured."""
+    folder = _folder(layout) / "captured"
+    return sorted(f"captured/{path.stem}" for path in folder.glob("*.json"))
+
+
 def load(layout: Layout, spec: str) -> Problem:
     """Return the problem that a spec names."""
     family, _, text = spec.partition(":")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from acknap.bench_plan import Point
+from acknap.bench_point import Point
 from acknap.errors import HarnessError
 
 FORMAT = 1

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acknap import bench_claims, bench_page, bench_record, bench_tables, charts
+from acknap import bench_delivered_tables as delivered_tables
 from acknap.bench import FULL, QUICK
 from acknap.bench_claims import Verdict
 from acknap.bench_record import Record
@@ -12,7 +13,7 @@ from acknap.files import write_atomic
 from acknap.paths import Layout
 
 START, END = "<!-- claims -->", "<!-- /claims -->"
-README_PLOTS = ("memory.svg", "budget.svg")
+README_PLOTS = ("memory.svg", "budget.svg", "delivered.svg")
 
 # What a plot says, for those who do not see it.
 TEXTS = {
@@ -27,6 +28,8 @@ TEXTS = {
     "the solvers' sets",
     "training.svg": "Loss by step, and activations saved, of a decoder trained at "
     "budgets of 0.3 and 1: the losses lie on one another",
+    "delivered.svg": "Bytes that a partition saves against the budget asked for, on "
+    "every captured model, by solver; marks above the line are over the budget",
 }
 
 
@@ -91,6 +94,22 @@ def as_markdown(
         image("budget.svg"),
         image("recompute.svg"),
         image("frontier.svg"),
+        "## Captured models",
+        "By `./scripts/harness capture`, in `benchmarks/instances/captured/`: the most "
+        "that a solver recomputes above the optimum at any budget it keeps, and by how "
+        "much it is over where it does not.",
+        delivered_tables.captured(record),
+        "## From the plan to the partition",
+        "A partition carries out the solver's plan by one more min-cut, which may save "
+        "other tensors. Asked for and delivered, where the knapsack decides; stock "
+        "torch with exact is handed the solver and keeps its own cut. Ratio is the "
+        "partitioner's own measure, bytes are those of saved tensors that are no "
+        "inputs, storages count views once (`benchmarks/SCHEMA.md`).",
+        delivered_tables.variants(record),
+        image("delivered.svg"),
+        "Plan and the partitioner's ratio. **over**: the ratio is above the budget "
+        "although the plan is not.",
+        delivered_tables.delivered(record),
         "## Answers on small random problems",
         "At most 12 items, against every subset; greedy does not claim the optimum.",
         bench_tables.small(record),
@@ -143,10 +162,18 @@ def as_section(
         *images,
         "Every solver on all real models in `benchmarks/instances/`:",
         bench_tables.quality(record),
+        *_delivered(record),
         "Every claim:",
         bench_tables.claims(verdicts),
     ]
     return "\n\n".join(parts)
+
+
+def _delivered(record: Record) -> list[str]:
+    if not record.of("delivered"):
+        return []
+    text = "Asked for, and delivered by the partitions of the captured models:"
+    return [text, delivered_tables.variants(record)]
 
 
 def splice(text: str, section: str) -> str:

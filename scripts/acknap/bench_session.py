@@ -6,7 +6,7 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -36,11 +36,18 @@ class WorkerError(Exception):
 
 
 class Worker:
-    """One long-lived interpreter that solves problems."""
+    """One long-lived interpreter that answers requests.
 
-    def __init__(self, side: str, python: Path) -> None:
+    Attributes:
+        side: Its environment's name.
+        description: What the worker says of its environment.
+    """
+
+    def __init__(
+        self, side: str, python: Path, script: Sequence[str | Path] = (WORKER,)
+    ) -> None:
         self.side = side
-        self._python = python
+        self._command = [python, "-I", "-B", *script]
         self._stack = ExitStack()
         self._start()
         self.description: Mapping[str, Any] = self.ask({"op": "describe"})
@@ -49,13 +56,10 @@ class Worker:
         scratch = Path(
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="acknap-"))
         )
-        command: list[str | Path] = [self._python, "-I", "-B", WORKER]
-        if self.side == "peers":
-            command.append(PEER_SOLVERS)
         self._errors = (scratch / "stderr").open("w+b")
         self._stack.callback(self._errors.close)
         self._process = subprocess.Popen(
-            command,
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -169,7 +173,8 @@ class Session:
     def fresh(self, side: str) -> Worker:
         """Start a worker of its own; the caller closes it."""
         try:
-            worker = Worker(side, self._pythons[side])
+            more = (PEER_SOLVERS,) if side == "peers" else ()
+            worker = Worker(side, self._pythons[side], (WORKER, *more))
         except WorkerError as error:
             raise HarnessError(f"the {side} environment fails: {error}") from error
         first = self._workers.get(side, worker)

@@ -106,7 +106,12 @@ def speed(record: Record, topic: str) -> str:
     if not points:
         return "Not measured."
     base = names[0]
-    header = ("problem", "rounds", f"{_name(base)} (ms)", *map(_name, names[1:]))
+    header = (
+        "problem",
+        "rounds",
+        f"{contender_name(base)} (ms)",
+        *map(contender_name, names[1:]),
+    )
     rows = []
     for point in points:
         seconds = median_seconds(point, base)
@@ -132,7 +137,7 @@ def memory(record: Record) -> str:
     rows = [
         (
             _problem(point) + (", limited" if point["kind"] == "limit" else ""),
-            _name(name),
+            contender_name(name),
             f"{growth / 1e6:.2f}",
             short(point["seconds"]),
             "yes" if point["answer"]["right"] else "no",
@@ -143,7 +148,7 @@ def memory(record: Record) -> str:
     rows += [
         (
             f"{_problem(point)}, limited",
-            _name(point["contenders"][0]),
+            contender_name(point["contenders"][0]),
             f"died, asking for {point['asked'] / 1e6:.1f}",
             "-",
             "-",
@@ -165,7 +170,7 @@ def small(record: Record) -> str:
     faults = sorted({w for counts in totals.values() for w in counts} - {"right"})
     rows = [
         (
-            _name(name),
+            contender_name(name),
             str(sum(counts.values())),
             *(str(counts.get(f, 0)) for f in faults),
         )
@@ -203,7 +208,8 @@ def _problem(point: dict[str, Any]) -> str:
     return name if "units" in name else f"{name}, budget {budgets[0]:g}"
 
 
-def _name(contender: str) -> str:
+def contender_name(contender: str) -> str:
+    """Name a solver and its side."""
     side, _, solver = contender.partition(".")
     said = {**SIDES, "peers": "peer"}[side]
     return f"{_solver(solver)}, {said}"

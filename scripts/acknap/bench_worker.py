@@ -10,6 +10,7 @@ standard input and answers each with one line on standard output:
     {"op": "memory", "solver": "dp", "budgets": [...], "headroom": bytes or null}
     {"op": "compile", "file": "...", "solver": "dp", "budget": 0.3}
     {"op": "train", "steps": 5}             of the model that was compiled
+    {"op": "price", "budget": 0.5}          runtime per unit of memory, by exact
 
 Files named on the command line bring more solvers, in a table SOLVERS as below.
 """
@@ -30,7 +31,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 FOLDER = "torch._functorch._activation_checkpointing"
 PACKAGES = ("torch", "numpy", "scipy", "ortools")
@@ -230,6 +231,12 @@ class Worker:
         seconds = (time.perf_counter() - start) / len(losses)
         return {"losses": losses, "seconds": seconds}
 
+    def price(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return what a little more memory is worth at a budget."""
+        module: Any = importlib.import_module(f"{FOLDER}.knapsack_exact")
+        plan = module.ExactKnapsack(*self.problem).solve(request["budget"])
+        return {"price": plan.marginal_runtime}
+
     def _without_rest(self, answers: list[Answer]) -> list[Answer]:
         """Check that the items were parted in two, and keep the saved ones."""
         every = list(range(len(self.problem[0])))
@@ -239,8 +246,19 @@ class Worker:
         return [(*answer[:3], None) for answer in answers]
 
 
+def serve(worker: object, answers: TextIO) -> None:
+    """Answer requests by the worker's methods until standard input ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(worker, request["op"])(request)
+        except Exception as error:  # a solver or a model may raise anything
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
 def main() -> None:
-    """Answer requests until standard input ends."""
+    """Load what there is, then serve."""
     # What torch prints while it loads is not an answer.
     answers, sys.stdout = sys.stdout, sys.stderr
     if "torch" in [name for name in PACKAGES if version(name)]:
@@ -248,13 +266,7 @@ def main() -> None:
     worker = Worker()
     gc.collect()
     gc.freeze()  # what is loaded by now need not be looked through before every solve
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = getattr(worker, request["op"])(request)
-        except Exception as error:  # a solver may raise anything
-            answer = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(answer), file=answers, flush=True)
+    serve(worker, answers)
 
 
 if __name__ == "__main__":

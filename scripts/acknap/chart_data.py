@@ -5,8 +5,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from acknap.bench_delivered import excess, runs
 from acknap.bench_memory import memory_points, rows_law, sizes, table_law
-from acknap.bench_plan import ROWS_UNITS, TABLE_UNITS
+from acknap.bench_plan import VARIANTS
+from acknap.bench_plan_memory import ROWS_UNITS, TABLE_UNITS
 from acknap.bench_record import Record
 from acknap.bench_stats import median_seconds
 
@@ -218,6 +220,20 @@ def same_losses(runs: Sequence[Training]) -> bool:
     """Whether the curves of all runs lie on one another."""
     steps = zip(*(run.losses for run in runs), strict=True)
     return all(max(losses) <= (1 + 1e-4) * min(losses) for losses in steps)
+
+
+def delivered(record: Record) -> Mapping[str, tuple[Points, Points]]:
+    """Return budget and saved bytes of each run by variant: within, and over."""
+    found = {}
+    for variant in VARIANTS:
+        within: list[tuple[float, float]] = []
+        over: list[tuple[float, float]] = []
+        for _, _, row in runs(record, variant):
+            side = over if excess(row, "bytes") else within
+            side.append((row["budget"], row["bytes"]))
+        if within or over:
+            found[variant] = within, over
+    return found
 
 
 def _model(spec: str) -> str:

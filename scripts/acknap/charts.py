@@ -1,63 +1,26 @@
 """Plots of a benchmark's record, as SVG: one message each, readable without colour."""
 
-import io
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 from acknap import chart_data
 from acknap.bench_record import Record
+from acknap.chart_style import (
+    COLOURS,
+    SETTINGS,
+    STYLES,
+    joined_label,
+    label,
+    line,
+    new_axes,
+    plain_ticks,
+    svg,
+)
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; marker, line and
-# lightness differ too, for those who print in grey.
-_STYLES: dict[str, dict[str, Any]] = {
-    "stock.dp": {"color": "#E69F00", "marker": "s", "ls": "--"},
-    "stock.hirschberg": {"color": "#D55E00", "marker": "^", "ls": ":"},
-    "stock.ilp": {"color": "#CC79A7", "marker": "x", "ls": "--"},
-    "stock.greedy": {"color": "#999999", "marker": "+", "ls": ":"},
-    "patched.dp": {"color": "#8A6A00", "marker": "D", "ls": "-."},
-    "patched.hirschberg": {"color": "#0072B2", "marker": "v", "ls": "-"},
-    "patched.ilp": {"color": "#56B4E9", "marker": "*", "ls": "-."},
-    "patched.greedy": {"color": "#555555", "marker": "1", "ls": ":"},
-    "patched.exact": {"color": "#000000", "marker": "o", "ls": "-"},
-}
-_NAMES = {"hirschberg": "Hirschberg"}
 _BUDGET = "memory budget (share of the activation memory that can be saved)"
-_SETTINGS: dict[Any, Any] = {
-    "font.size": 11,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": "#dddddd",
-    "legend.frameon": False,
-    "legend.fontsize": 9.5,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 5.5,
-    "svg.hashsalt": "acknap",  # the same record gives the same file
-}
-
-
-def label(contender: str) -> str:
-    """Name a contender in a legend."""
-    side, solver = contender.split(".")
-    side = {"stock": "released", "patched": "this series", "peers": "peer"}[side]
-    return f"{_NAMES.get(solver, solver)}, {side}"
-
-
-def _joined_label(contenders: Sequence[str]) -> str:
-    """Name solvers that share a line: "exact; dp and ilp, this series"."""
-    sides: dict[str, list[str]] = {}
-    for contender in contenders:
-        solver, _, side = label(contender).partition(", ")
-        sides.setdefault(side, []).append(solver)
-    return "; ".join(f"{', '.join(names)} ({side})" for side, names in sides.items())
 
 
 def draw(record: Record) -> dict[str, str]:
@@ -69,45 +32,21 @@ def draw(record: Record) -> dict[str, str]:
         "recompute.svg": _recompute,
         "frontier.svg": _frontier,
         "training.svg": _training,
+        "delivered.svg": _delivered,
     }
     drawn = {}
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(SETTINGS):
         for name, plot in plots.items():
             if (figure := plot(record)) is not None:
-                drawn[name] = _svg(figure)
+                drawn[name] = svg(figure)
     return drawn
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
-
-
-def _axes(title: str, x: str, y: str, height: float = 4.6) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(7.6, height))
-    axes = figure.add_subplot()
-    axes.set_title(title, pad=12)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    return figure, axes
-
-
-def _line(
-    axes: Axes, contender: str, points: Iterable[tuple[float, float]], **more: Any
-) -> None:
-    ordered = sorted(points)
-    if ordered:
-        x, y = zip(*ordered, strict=True)
-        style = {"label": label(contender), **_STYLES[contender]}
-        axes.plot(x, y, **style | more)
 
 
 def _memory(record: Record) -> Figure | None:
     found = chart_data.memory_by_n(record)
     if found is None:
         return None
-    figure, axes = _axes(
+    figure, axes = new_axes(
         "A table does not fit into 64 GB; one row of it does",
         "items, n",
         "peak memory growth (bytes)",
@@ -115,9 +54,9 @@ def _memory(record: Record) -> Figure | None:
     )
     axes.set(xscale="log", yscale="log", xlim=(4, 3000))
     for contender, points in found.measured.items():
-        _line(axes, contender, points, ls="none")
+        line(axes, contender, points, ls="none")
     for contender, points in found.laws.items():
-        style = _STYLES[contender] | {"marker": "", "lw": 2.2}
+        style = STYLES[contender] | {"marker": "", "lw": 2.2}
         x, y = zip(*points, strict=True)
         axes.plot(x, y, **style)
         axes.annotate(
@@ -135,7 +74,7 @@ def _memory(record: Record) -> Figure | None:
     axes.axhline(64e9, color="black", lw=1)
     axes.text(2900, 64e9 * 1.3, "64 GB", ha="right", fontsize=9.5)
     axes.yaxis.set_major_formatter(FuncFormatter(_bytes))
-    _plain_ticks(axes, (5, 10, 20, 50, 100, 200, 500, 1000, 2000))
+    plain_ticks(axes, (5, 10, 20, 50, 100, 200, 500, 1000, 2000))
     axes.set_ylim(2e4, 1e14)
     axes.legend(
         title="measured, W = 1,000,000",
@@ -151,7 +90,7 @@ def _time(record: Record) -> Figure | None:
     if not found:
         return None
     n, share = chart_data.share_of_time(found, "stock.dp", "patched.exact")
-    figure, axes = _axes(
+    figure, axes = new_axes(
         f"At n = {n:,.0f} exact takes {share:.0%} of released dp's time"
         if share
         else "Time of one solve",
@@ -160,8 +99,8 @@ def _time(record: Record) -> Figure | None:
     )
     axes.set(xscale="log", yscale="log")
     for contender, points in found.items():
-        _line(axes, contender, points)
-    _plain_ticks(axes, sorted({n for points in found.values() for n, _ in points}))
+        line(axes, contender, points)
+    plain_ticks(axes, sorted({n for points in found.values() for n, _ in points}))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
@@ -176,8 +115,8 @@ def _budget(record: Record) -> Figure | None:
     top.set_title(f"Some solvers go over the budget: {found.model}", pad=12)
     worst = max(u / b - 1 for points in found.used.values() for b, u in points)
     for contenders, points in found.used.items():
-        _line(top, contenders[-1], points, label=_joined_label(contenders))
-        _line(bottom, contenders[-1], [(b, 100 * (u / b - 1)) for b, u in points])
+        line(top, contenders[-1], points, label=joined_label(contenders))
+        line(bottom, contenders[-1], [(b, 100 * (u / b - 1)) for b, u in points])
     ends = [b for points in found.used.values() for b, _ in points]
     top.plot(
         (0, max(ends)), (0, max(ends)), color="black", lw=1, zorder=0, label="y = x"
@@ -197,7 +136,7 @@ def _recompute(record: Record) -> Figure | None:
         return None
     height = 1.6 + 0.34 * len(found)
     none = all(extras.get("patched.exact", 0) < 1e-6 for extras in found.values())
-    figure, axes = _axes(
+    figure, axes = new_axes(
         "exact recomputes no more than it must" if none else "Extra recomputation",
         "recomputation above the optimum (%), worst of the budgets that are kept",
         "",
@@ -212,7 +151,7 @@ def _recompute(record: Record) -> Figure | None:
             for row, model in enumerate(models)
             if contender in found[model]
         ]
-        _line(axes, contender, points, ls="none")
+        line(axes, contender, points, ls="none")
     axes.set_xscale("symlog", linthresh=0.1, linscale=0.5)
     axes.set_xlim(-0.01, None)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
@@ -222,11 +161,22 @@ def _recompute(record: Record) -> Figure | None:
     return figure
 
 
+def frontier(found: chart_data.Frontier, budgets: Sequence[float]) -> str:
+    """Draw one model's frontier; the solvers' sets stand at the memory they use."""
+    with mpl.rc_context(SETTINGS):
+        figure = _frontier_figure(found, "sets, at the memory they use")
+        for budget in budgets:
+            figure.axes[0].axvline(budget, color="#777777", lw=0.8, ls=":", zorder=0)
+        return svg(figure)
+
+
 def _frontier(record: Record) -> Figure | None:
     found = chart_data.frontier(record)
-    if found is None:
-        return None
-    figure, axes = _axes(
+    return _frontier_figure(found, "sets within the budget") if found else None
+
+
+def _frontier_figure(found: chart_data.Frontier, title: str) -> Figure:
+    figure, axes = new_axes(
         f"What a budget buys: {found.model}",
         _BUDGET,
         "recomputed work (% of all that may be recomputed)",
@@ -235,9 +185,33 @@ def _frontier(record: Record) -> Figure | None:
     axes.plot(x, y, color="black", lw=1.8, label="optimum")
     for contender, points in found.kept.items():
         size = 9.0 if contender == "patched.exact" else 5.5
-        _line(axes, contender, points, ls="none", mfc="none", ms=size)
+        line(axes, contender, points, ls="none", mfc="none", ms=size)
     axes.set_ylim(0, None)
-    axes.legend(loc="upper right", title="sets within the budget")
+    axes.legend(loc="upper right", title=title)
+    return figure
+
+
+def _delivered(record: Record) -> Figure | None:
+    found = chart_data.delivered(record)
+    if not found:
+        return None
+    figure = Figure(figsize=(7.6, 6.6))
+    panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
+    for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
+        total = len(within) + len(over)
+        axes.set_title(f"{label(variant)}: {len(over)} of {total} over", fontsize=10.5)
+        axes.axline((0, 0), slope=1, color="black", lw=1, zorder=0)
+        style = {"color": COLOURS[variant], "ls": "none", "ms": 5, "alpha": 0.8}
+        for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
+            if points:
+                axes.plot(*zip(*points, strict=True), marker, mfc=fill, **style)
+        axes.set(xlim=(0, None), ylim=(0, None))
+    title = "What partitions save, against what was asked; triangles are over"
+    style = {"fontsize": 12, "weight": "bold", "ha": "left"}
+    figure.suptitle(title, x=0.01, **style)
+    figure.supxlabel("memory budget asked for", fontsize=11)
+    figure.supylabel("bytes saved by the partition, one mark per model", fontsize=11)
+    figure.tight_layout()
     return figure
 
 
@@ -253,7 +227,7 @@ def _training(record: Record) -> Figure | None:
     every = max(1, len(runs[0].losses) // 12)
     for number, run in enumerate(runs):
         style = {"lw": 1.2, "ms": 7, "mfc": "none" if run.budget == 1 else None}
-        _line(
+        line(
             top,
             run.contender,
             enumerate(run.losses, 1),
@@ -280,12 +254,6 @@ def _training(record: Record) -> Figure | None:
 
 def _training_label(run: chart_data.Training) -> str:
     return f"{label(run.contender)}, at {run.budget:g}"
-
-
-def _plain_ticks(axes: Axes, ticks: Sequence[float]) -> None:
-    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.minorticks_off()
 
 
 def _bytes(size: float, _: object) -> str:

@@ -103,6 +103,69 @@ def wheel(
     print(write_wheel(layout, Targets.load(layout).get(target), source, out))
 
 
+@app.command(rich_help_panel="Model")
+def capture(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="decoder, encoder, convnet, moe, module:function, "
+            "or transformers:NAME?option=value&..."
+        ),
+    ],
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Also part the graph at these budgets: 0.1,0.25,0.5."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the files.")] = Path(
+        "captured"
+    ),
+    target: Annotated[
+        str, typer.Option(help="The release whose partitioner is asked.")
+    ] = "v2.10.0",
+) -> None:
+    """Record the knapsacks that the partitioner states for a model."""
+    from acknap.capture import run_capture
+
+    layout = Layout.default()
+    sys.exit(run_capture(layout, Targets.load(layout), model, budget, out, target))
+
+
+@app.command(rich_help_panel="Model")
+def solve(
+    file: Annotated[
+        Path, typer.Argument(help="What capture wrote.", metavar="INSTANCE.json")
+    ],
+    budget: Annotated[str, typer.Option(help="Such as 0.1,0.25,0.5.")],
+    solver: Annotated[
+        str | None, typer.Option(help="Such as dp,stock.ilp,exact.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the optimal plan by operator.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the frontier.", metavar="FILE.svg")
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="The release, as published and patched.")
+    ] = "v2.10.0",
+) -> None:
+    """Compare the solvers on one captured knapsack."""
+    from acknap.solve import run_solve
+
+    layout = Layout.default()
+    status = run_solve(
+        layout,
+        Targets.load(layout),
+        file,
+        budget,
+        solver,
+        target,
+        explain=explain,
+        plot=plot,
+    )
+    sys.exit(status)
+
+
 @app.command(rich_help_panel="Verify")
 def check(
     target: Annotated[

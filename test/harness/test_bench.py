@@ -20,7 +20,8 @@ from acknap import (
 )
 from acknap import bench_truth as truth
 from acknap.bench_measure import Measure
-from acknap.bench_plan import Point, plan
+from acknap.bench_plan import plan
+from acknap.bench_point import Point
 from acknap.bench_problems import Problem
 from acknap.bench_session import Session, Worker, WorkerError
 from acknap.errors import HarnessError

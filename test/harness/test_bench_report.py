@@ -174,7 +174,9 @@ def test_report_files(report: Path) -> None:
         "SHA-256 of the patches 0123456789abcdef",
     ):
         assert part in page, part
-    names = {"memory", "time", "budget", "recompute", "frontier", "training"}
+    names = {
+        *("memory", "delivered", "time", "budget", "recompute", "frontier", "training")
+    }
     assert {path.stem for path in report.glob("*.svg")} == names
 
 
@@ -254,7 +256,7 @@ def test_page_needs_nothing_else(report: Path) -> None:
     reader = Reader()
     reader.feed((report / "report.html").read_text())
     assert reader.open == []
-    assert reader.seen.count("svg") == 6
+    assert reader.seen.count("svg") == 7
     assert reader.seen.count("table") > 6
     assert "img" not in reader.seen
     assert len(reader.ids) == len(set(reader.ids))
@@ -300,7 +302,7 @@ def test_page_in_a_browser(
     )
     title = re.search(r"<title>(.*?)</title>", done.stdout)
     assert title is not None, done.stderr[-2000:]
-    assert title[1] == f"true {width} 6 true true"
+    assert title[1] == f"true {width} 7 true true"
     assert "CONSOLE" not in done.stderr
 
 

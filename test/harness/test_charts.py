@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acknap import bench_record, chart_data, charts
+from acknap import bench_record, chart_data, chart_style, charts
 from toy_record import CONTENDERS, make
 
 
@@ -26,9 +26,9 @@ def test_empty_record_has_no_plots(tmp_path: Path) -> None:
 
 
 def test_styles_differ_without_colour() -> None:
-    shapes = [(style["marker"], style["ls"]) for style in charts._STYLES.values()]
+    shapes = [(style["marker"], style["ls"]) for style in chart_style.STYLES.values()]
     assert len({marker for marker, _ in shapes}) == len(shapes)
-    assert len({style["color"] for style in charts._STYLES.values()}) == len(shapes)
+    assert len({style["color"] for style in chart_style.STYLES.values()}) == len(shapes)
 
 
 def test_memory_by_n(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_solvers_that_use_the_same_share_a_line(tmp_path: Path) -> None:
         ("stock.hirschberg",): [(0.5, 0.625)],
     }
     assert (
-        charts._joined_label(("stock.dp", "stock.greedy", "patched.hirschberg"))
+        chart_style.joined_label(("stock.dp", "stock.greedy", "patched.hirschberg"))
         == "dp, greedy (released); Hirschberg (this series)"
     )
 

@@ -12,8 +12,16 @@ from toy_upstream import Repository
 def test_help_lists_the_commands(repository: Repository) -> None:
     out = repository.ok("--help")
     panels = [line.split()[1] for line in out.splitlines() if line.startswith("╭")]
-    assert panels == ["Options", "Apply", "Verify", "Reproduce", "Maintain"]
-    for command in ("apply", "bench", "check", "compare", "export", "report", "test"):
+    assert panels == [
+        "Options",
+        "Apply",
+        "Model",
+        "Verify",
+        "Reproduce",
+        "Maintain",
+    ]
+    commands = ("apply", "bench", "capture", "check", "compare", "export", "report")
+    for command in (*commands, "solve", "test"):
         assert f"│ {command} " in out
         assert repository.run(command, "--help").status == 0
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from acknap import bench_record
-from acknap.bench_plan import ROWS_UNITS, TABLE_UNITS, Point
+from acknap.bench_plan_memory import ROWS_UNITS, TABLE_UNITS
+from acknap.bench_point import Point
 from acknap.bench_record import Record
 
 CONTENDERS = ("stock.dp", "stock.hirschberg", "stock.greedy", "patched.exact")
@@ -27,6 +28,7 @@ def make(folder: Path, command: str = "./scripts/harness bench") -> Record:
     _answers(record)
     _speed(record)
     _training(record)
+    _delivered(record)
     return record
 
 
@@ -74,7 +76,7 @@ def _limits(record: Record) -> None:
 
 def _answers(record: Record) -> None:
     values = {"stock.dp": 40.0, "stock.hirschberg": 60.0, "stock.greedy": 45.0}
-    for topic in ("real", "pictured-budget", "pictured-frontier"):
+    for topic in ("real", "captured", "pictured-budget", "pictured-frontier"):
         rows: list[dict[str, Any]] = []
         for contender in CONTENDERS:
             value = values.get(contender, 50.0)
@@ -120,3 +122,26 @@ def _training(record: Record) -> None:
     ]
     training = {"of": ["stock.dp", "patched.exact"], "runs": runs, "absent": []}
     add(record, "training", "training", "decoder:steps=3", training)
+
+
+def _delivered(record: Record) -> None:
+    """Two models whose budget the last contender keeps; one with an early exit."""
+    ratios = {"stock.dp": 0.75, "stock.hirschberg": 0.75, "stock.exact": 0.55}
+    for name, dp in (("kept", 0.5), ("exceeded", 0.75)):
+        rows: list[dict[str, Any]] = []
+        for contender, ratio in (
+            ratios | {"stock.dp": dp, "patched.exact": 0.5}
+        ).items():
+            row = {"contender": contender, "budget": 0.5, "knapsack_used": True}
+            row |= {"plan": 0.5, "ratio": ratio, "bytes": ratio, "storages": 0.4}
+            fast = contender == "patched.exact"
+            row |= {"recomputed": 50.0 if fast else 100.0, "cuts": 2 if fast else 1}
+            row |= {"solve_seconds": 0.01, "cut_seconds": 0.1, "base_seconds": 0.89}
+            rows.append(row)
+        result = {"of": [*ratios, "patched.exact"], "rows": rows, "total": 1000.0}
+        add(record, "delivered", "partition", f"real:captured/{name}", result)
+    early = {"contender": "stock.dp", "budget": 0.5, "knapsack_used": False}
+    row = {**early, "ratio": 0.4, "bytes": 0.4, "storages": 0.4}
+    failed = {"contender": "stock.exact", "budget": 0.5, "failed": "no luck"}
+    result = {"of": ["stock.dp"], "rows": [row, failed], "total": 1000.0}
+    add(record, "delivered", "partition", "real:captured/early", result)

@@ -1,0 +1,81 @@
+"""Part the graphs of captured models, stock and patched, and record what comes out."""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from acknap.bench_point import Point
+from acknap.errors import HarnessError
+from acknap.paths import Layout
+from acknap.tracer import TRANSFORMERS, Tracer, transformers
+
+
+class Partition:
+    """Measures points of the kind "partition"."""
+
+    def __init__(self, layout: Layout, pythons: Mapping[str, Path]) -> None:
+        self._layout = layout
+        self._pythons = pythons
+        self._tracers: dict[tuple[str, bool], Tracer] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def __call__(self, point: Point) -> dict[str, Any]:
+        """Part the largest graph of a model with every contender at every budget.
+
+        The contenders take turns, and each budget starts with the next one. Each
+        environment traces the model itself.
+
+        Raises:
+            HarnessError: The environments disagree on the knapsack, or one cannot
+                trace the model. A solver that fails is in the result.
+        """
+        name = point.problem.removeprefix("real:")
+        file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
+        model = json.loads(file.read_text(encoding="utf-8"))["model"]
+        pairs = [contender.split(".") for contender in point.contenders]
+        sides = dict.fromkeys(side for side, _ in pairs)
+        graphs = {side: self._capture(side, model) for side in sides}
+        found = {graph[2:] for graph in graphs.values()}
+        if len(found) > 1:
+            raise HarnessError(f"{model}: stock and patched state different knapsacks")
+        ((items, total),) = found
+        rows = []
+        for budget in point.budgets:
+            for side, solver in pairs:
+                tracer, index, *_ = graphs[side]
+                row: dict[str, Any] = {"contender": f"{side}.{solver}"}
+                row["budget"] = budget
+                try:
+                    row |= tracer.measure(index, solver, budget)
+                except HarnessError as error:  # the others go on
+                    row["failed"] = str(error)
+                rows.append(row)
+            pairs = pairs[1:] + pairs[:1]
+        return {"items": items, "total": total, "rows": rows}
+
+    def _capture(self, side: str, model: str) -> tuple[Tracer, int, int, float]:
+        """Trace a model; return its largest graph: worker, place, items, runtime."""
+        needs = model.startswith(TRANSFORMERS)
+        key = side, needs
+        if key not in self._tracers:
+            more = (transformers(self._layout),) if needs else ()
+            made = Tracer(self._layout, side, self._pythons[side], packages=more)
+            self._tracers[key] = self._stack.enter_context(made)
+        graphs = self._tracers[key].capture(model)
+        runtimes = [graph["runtimes"] for graph in graphs]
+        index = max(range(len(graphs)), key=lambda i: len(runtimes[i]))
+        return self._tracers[key], index, len(runtimes[index]), sum(runtimes[index])

@@ -18,6 +18,8 @@ MEASURES = ("ratio", "bytes", "storages")
 _ROUNDING = 1e-9
 # Runtime below this share of all items' is nothing: some items cost one operation.
 _LEAST = 1e-6
+# Small parameters, such as norms' weights, are left out of the saved set all the time.
+_NOTICED = 0.01
 
 Run = dict[str, Any]
 
@@ -89,6 +91,26 @@ def recompute(record: Record, base: str, contender: str) -> Number | None:
     mean, low, high = (math.exp(f(logs)) for f in (statistics.mean, min, max))
     text = f"{mean:.4f} ({low:.3f} to {high:.3f}) over {len(logs)} runs"
     return Number(mean, text)
+
+
+def unit(record: Record) -> Number | None:
+    """What a budget of 1 is, as a share of what is saved without a budget."""
+    shares = [1 / point["unbudgeted"] for point in record.of("delivered")]
+    if not shares:
+        return None
+    middle = statistics.median(shares)
+    text = f"{min(shares):.3f} to {max(shares):.3f}, median {middle:.3f}"
+    return Number(middle, f"{text}, {len(shares)} models")
+
+
+def flattered(record: Record, contender: str) -> Number | None:
+    """By how much the ratio is below the saved bytes, because inputs are not saved."""
+    found = [row["bytes"] - row["ratio"] for _, _, row in runs(record, contender)]
+    if not found:
+        return None
+    count = sum(difference > _NOTICED for difference in found)
+    text = f"by up to {max(found):.3f}, by over {_NOTICED:g} in {count}"
+    return Number(max(found), f"{text} of {len(found)} runs")
 
 
 def extra_cuts(record: Record, contender: str) -> Number | None:

@@ -49,10 +49,9 @@ class Partition:
         pairs = [contender.split(".") for contender in point.contenders]
         sides = dict.fromkeys(side for side, _ in pairs)
         graphs = {side: self._capture(side, model) for side in sides}
-        found = {graph[2:] for graph in graphs.values()}
-        if len(found) > 1:
+        found = [graph[2] for graph in graphs.values()]
+        if any(graph != found[0] for graph in found):
             raise HarnessError(f"{model}: stock and patched state different knapsacks")
-        ((items, total),) = found
         rows = []
         for budget in point.budgets:
             for side, solver in pairs:
@@ -65,10 +64,10 @@ class Partition:
                     row["failed"] = str(error)
                 rows.append(row)
             pairs = pairs[1:] + pairs[:1]
-        return {"items": items, "total": total, "rows": rows}
+        return found[0] | {"rows": rows}
 
-    def _capture(self, side: str, model: str) -> tuple[Tracer, int, int, float]:
-        """Trace a model; return its largest graph: worker, place, items, runtime."""
+    def _capture(self, side: str, model: str) -> tuple[Tracer, int, dict[str, Any]]:
+        """Trace a model; return the place and the figures of its largest graph."""
         needs = model.startswith(TRANSFORMERS)
         key = side, needs
         if key not in self._tracers:
@@ -76,6 +75,11 @@ class Partition:
             made = Tracer(self._layout, side, self._pythons[side], packages=more)
             self._tracers[key] = self._stack.enter_context(made)
         graphs = self._tracers[key].capture(model)
-        runtimes = [graph["runtimes"] for graph in graphs]
-        index = max(range(len(graphs)), key=lambda i: len(runtimes[i]))
-        return self._tracers[key], index, len(runtimes[index]), sum(runtimes[index])
+        index = max(range(len(graphs)), key=lambda i: len(graphs[i]["runtimes"]))
+        graph = graphs[index]
+        figures = {
+            "items": len(graph["runtimes"]),
+            "total": sum(graph["runtimes"]),
+            "unbudgeted": graph["unbudgeted"],
+        }
+        return self._tracers[key], index, figures

@@ -44,6 +44,8 @@ class Graph:
         runtimes: What recomputing each costs, in floating point operations.
         exits: The ratios of the partitions that the partitioner tries before the
             knapsack; it takes the first that is below the budget.
+        unbudgeted: What the partition without a budget saves beside inputs, as a share
+            of what can be saved.
     """
 
     def __init__(self, joint: Joint) -> None:
@@ -61,6 +63,9 @@ class Graph:
         self.least = _size(joint.node_info.inputs)
         self.most = sizes[0]
         self.exits = [self._ratio(size) for size in sizes[1:3]]
+        first = next(iter(self._sets.values()))[0]
+        own = _size(node for node in first if node not in self.inputs)
+        self.unbudgeted = own / (self.most - self.least)
 
     def sizes(self) -> list[float]:
         """Return the items' bytes."""

@@ -67,6 +67,7 @@ def _knapsack(graph: Graph) -> dict[str, Any]:
         "exit_ratio_aggressive": aggressive.get(1),
         "min_act_GB": graph.least / 1e9,
         "max_act_GB": graph.most / 1e9,
+        "unbudgeted": graph.unbudgeted,
         "memory": graph.memory,
         "runtimes": graph.runtimes,
         "bytes": graph.sizes(),

@@ -26,6 +26,7 @@ def graph(n):
     return {
         "joint_nodes": 9, "exit_ratio_more_aggressive": 0.75,
         "exit_ratio_aggressive": 0.5, "min_act_GB": 0.0, "max_act_GB": 1.0,
+        "unbudgeted": 0.75,
         "memory": [1 / 8] * n, "runtimes": [2.0] * n, "bytes": [8] * n,
         "ops": ["mm"] * n,
     }
@@ -155,7 +156,7 @@ def test_a_point_parts_the_largest_graph_on_both_sides(toy: Toy) -> None:
     point = Point("t", "partition", "real:captured/toy", (0.2, 0.6), contenders)
     with Partition(toy.layout, pythons) as partition:
         result = partition(point)
-    assert (result["items"], result["total"]) == (3, 6.0)
+    assert (result["items"], result["total"], result["unbudgeted"]) == (3, 6.0, 0.75)
     assert [row["contender"] for row in result["rows"]] == [
         *contenders,
         *contenders[1:],  # the next one starts

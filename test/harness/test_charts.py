@@ -13,7 +13,7 @@ from toy_record import CONTENDERS, make
 def test_plots_are_well_formed_and_alike(tmp_path: Path) -> None:
     record = make(tmp_path)
     drawn = charts.draw(record)
-    assert len(drawn) == 6
+    assert len(drawn) == 7
     for name, svg in drawn.items():
         root = ET.fromstring(svg)
         assert root.tag.endswith("svg"), name

@@ -57,6 +57,23 @@ def test_nothing_recomputed_is_no_infinite_gain(record: Record) -> None:
     assert value(numbers.recompute(record, "stock.dp", "patched.exact")) == 1
 
 
+def test_unit_of_the_budget(record: Record) -> None:
+    found = numbers.unit(record)
+    assert found is not None
+    assert found.value == 1.25
+    assert found.text == "0.800 to 1.250, median 1.250, 3 models"
+
+
+def test_ratio_below_the_saved_bytes(record: Record) -> None:
+    for point in record.of("delivered"):
+        for row in point["rows"]:
+            if row["contender"] == "patched.exact":
+                row["ratio"] -= 0.25
+    found = numbers.flattered(record, "patched.exact")
+    assert found is not None
+    assert found.text == "by up to 0.250, by over 0.01 in 2 of 2 runs"
+
+
 def test_time_and_cuts(record: Record) -> None:
     assert value(numbers.extra_cuts(record, "patched.exact")) == 1
     assert value(numbers.extra_cuts(record, "stock.dp")) == 0

@@ -139,9 +139,11 @@ def _delivered(record: Record) -> None:
             row |= {"solve_seconds": 0.01, "cut_seconds": 0.1, "base_seconds": 0.89}
             rows.append(row)
         result = {"of": [*ratios, "patched.exact"], "rows": rows, "total": 1000.0}
+        result["unbudgeted"] = 0.8
         add(record, "delivered", "partition", f"real:captured/{name}", result)
     early = {"contender": "stock.dp", "budget": 0.5, "knapsack_used": False}
     row = {**early, "ratio": 0.4, "bytes": 0.4, "storages": 0.4}
     failed = {"contender": "stock.exact", "budget": 0.5, "failed": "no luck"}
     result = {"of": ["stock.dp"], "rows": [row, failed], "total": 1000.0}
+    result["unbudgeted"] = 1.25
     add(record, "delivered", "partition", "real:captured/early", result)

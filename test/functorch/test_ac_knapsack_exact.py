@@ -218,20 +218,22 @@ class ExactKnapsackTest(TestCase):
     @parametrize("stage", ("all", "branch_only", "list_only", "small_steps"))
     def test_optimal_and_feasible_on_every_small_instance(self, kind, stage):
         rng = random.Random(kind.__name__ + stage)
-        saved = knapsack_exact._ROUNDS, knapsack_exact._BATCH
+        names = "_ROUNDS", "_BATCH", "_MAX_RUN"
+        saved = [getattr(knapsack_exact, name) for name in names]
         try:
             if stage == "branch_only":
-                knapsack_exact._ROUNDS = ((10**6, 10**6, 0),)
+                knapsack_exact._ROUNDS = ((10**6, 0),)
             elif stage != "all":
-                knapsack_exact._ROUNDS = ((0, 0, 10**7),)
+                knapsack_exact._ROUNDS = ((0, 10**7),)
             if stage == "small_steps":
-                knapsack_exact._BATCH = 4
+                knapsack_exact._BATCH = knapsack_exact._MAX_RUN = 4
             for _ in range(120):
                 memory, runtimes, max_memory = kind(rng)
                 optimum = brute_force(memory, runtimes, max_memory)
                 self.check(memory, runtimes, max_memory, optimum)
         finally:
-            knapsack_exact._ROUNDS, knapsack_exact._BATCH = saved
+            for name, value in zip(names, saved):
+                setattr(knapsack_exact, name, value)
 
     @parametrize("n", (12, 25, 40, 60))
     @parametrize("integers", (True, False))
@@ -270,6 +272,21 @@ class ExactKnapsackTest(TestCase):
     def test_repeated_layers_are_proven(self, distinct, copies):
         memory, runtimes = layers(random.Random(distinct), distinct, copies)
         for max_memory in (0.02, 0.1, 0.5, 0.9):
+            self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
+
+    @parametrize("noise", (0.001, 0.05))
+    def test_few_sizes_with_all_runtimes_distinct_are_proven(self, noise):
+        # As profiled: each layer takes its own time. A few tiny items cost nothing.
+        rng = random.Random(0)
+        kinds = ((2048, 0), (1 << 20, 1.0), (1 << 23, 8.0), (28 << 20, 28.0))
+        items = [
+            (m, 1e-12 + r * rng.uniform(1 - noise, 1 + noise))
+            for _ in range(100)
+            for m, r in kinds
+        ]
+        size = sum(m for m, _ in items)
+        memory, runtimes = [m / size for m, _ in items], [r for _, r in items]
+        for max_memory in (0.1, 0.25, 0.5):
             self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
 
     def test_runtimes_from_1_to_1e13_are_proven(self):
@@ -387,7 +404,7 @@ class ExactKnapsackTest(TestCase):
         optimum = table(weights, values, capacity)
         rounds = knapsack_exact._ROUNDS
         try:
-            knapsack_exact._ROUNDS = ((5, 5, 5_000),)
+            knapsack_exact._ROUNDS = ((5, 5_000),)
             plan = self.check(weights, values, capacity)
             with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
                 result = exact_knapsack(weights, values, capacity)
@@ -405,7 +422,7 @@ class ExactKnapsackTest(TestCase):
         rng = random.Random(0)
         saved = knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES
         try:
-            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = ((0, 0, 10**6),), 20
+            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = ((0, 10**6),), 20
             for _ in range(20):
                 weights, values = pisinger("strongly", 40, 1000, rng)
                 capacity = sum(weights) // 2
@@ -421,7 +438,7 @@ class ExactKnapsackTest(TestCase):
         weights, values = pisinger("strongly", 400, 10**6, rng)
         rounds = knapsack_exact._ROUNDS
         try:
-            knapsack_exact._ROUNDS = ((500, 500, 300_000),)
+            knapsack_exact._ROUNDS = ((500, 300_000),)
             first = self.check(weights, values, sum(weights) // 2)
             second = self.check(weights, values, sum(weights) // 2)
         finally:

@@ -15,6 +15,8 @@ import sys
 from fractions import Fraction
 
 import torch
+import torch._functorch.config as config
+from torch._functorch import partitioners
 from torch._functorch._activation_checkpointing import knapsack_exact
 from torch._functorch._activation_checkpointing.knapsack_exact import (
     exact_knapsack,
@@ -479,6 +481,14 @@ class ExactKnapsackTest(TestCase):
                 self.assertEqual(exact_knapsack(memory, runtimes, 100.0), expected)
         finally:
             torch.set_default_dtype(dtype)
+
+    def test_partitioner_selects_it_by_name(self):
+        memory, runtimes = layers(random.Random(2), 8, 5)
+        with config.patch(activation_memory_budget_solver="exact"):
+            result = partitioners._optimize_runtime_with_given_memory(
+                None, memory, runtimes, 0.3, None, []
+            )
+        self.assertEqual(result, exact_knapsack(memory, runtimes, 0.3))
 
     @parametrize("argument", ("memory", "runtimes"))
     @parametrize("bad", (math.nan, math.inf, -math.inf, -1.0, -5e-324))

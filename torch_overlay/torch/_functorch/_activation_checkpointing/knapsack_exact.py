@@ -45,8 +45,8 @@ import torch
 log = logging.getLogger(__name__)
 
 # The work of each round, in branching steps and list cells. The first round is for
-# ordinary instances, the last keeps any input under about 3 seconds and 250 MB.
-_ROUNDS = ((1_000, 100_000), (5_000, 500_000), (40_000, 6_000_000))
+# ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
+_ROUNDS = ((1_000, 100_000), (40_000, 7_000_000))
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 512  # a step adds runs until the list has so many states,

@@ -7,9 +7,11 @@ rationals.
 import math
 from fractions import Fraction
 from functools import partial
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._functorch._activation_checkpointing import knapsack_exact
 from torch._functorch._activation_checkpointing.knapsack_exact import (
     ExactKnapsack,
     KnapsackPlan,
@@ -17,8 +19,13 @@ from torch._functorch._activation_checkpointing.knapsack_exact import (
 )
 
 Items = list[tuple[float, float]]
+Rounds = tuple[tuple[int, int], ...]
 
 SLACK = Fraction(1, 10**12)
+# Budgets in sums of some items: they fit, or by a hair they do not.
+FITS = (1, 1, 1 - 1e-10, 0.999, 1.5)
+# Branching alone and the list alone have to find the optimum of a few items too.
+STAGES = (knapsack_exact._ROUNDS, ((10**6, 0),), ((0, 10**7),))
 
 # The same examples in every run, also on a slow machine.
 properties = partial(settings, derandomize=True, deadline=None, database=None)
@@ -43,7 +50,7 @@ def problems(draw: st.DrawFn, largest: int = 9) -> tuple[Items, float]:
     items = draw(st.lists(st.sampled_from(distinct), max_size=largest))
     inside = draw(st.lists(st.booleans(), min_size=len(items), max_size=len(items)))
     budget = sum(m for (m, _), fits in zip(items, inside, strict=True) if fits)
-    return items, min(budget * draw(st.sampled_from((1, 1, 0.999, 1.5))), 1e308)
+    return items, min(budget * draw(st.sampled_from(FITS)), 1e308)
 
 
 def solve(items: Items, budget: float) -> KnapsackPlan:
@@ -74,10 +81,11 @@ def tolerance(items: Items) -> Fraction:
 
 
 @properties(max_examples=400)
-@given(problems())
-def test_feasible_and_optimal(problem: tuple[Items, float]) -> None:
+@given(problems(), st.sampled_from(STAGES))
+def test_feasible_and_optimal(problem: tuple[Items, float], stage: Rounds) -> None:
     items, budget = problem
-    plan = solve(items, budget)
+    with mock.patch.object(knapsack_exact, "_ROUNDS", stage):
+        plan = solve(items, budget)
     assert sorted(plan.saved + plan.recomputable) == list(range(len(items)))
     assert total(items, plan.saved, 0) <= Fraction(budget) * (1 + SLACK)
     best, value = optimum(items, budget), total(items, plan.saved, 1)

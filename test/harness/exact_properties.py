@@ -7,6 +7,7 @@ rationals.
 import math
 from fractions import Fraction
 from functools import partial
+from typing import Any
 from unittest import mock
 
 from hypothesis import given, settings
@@ -19,13 +20,15 @@ from torch._functorch._activation_checkpointing.knapsack_exact import (
 )
 
 Items = list[tuple[float, float]]
-Rounds = tuple[tuple[int, int], ...]
 
 SLACK = Fraction(1, 10**12)
 # Budgets in sums of some items: they fit, or by a hair they do not.
 FITS = (1, 1, 1 - 1e-10, 0.999, 1.5)
-# Branching alone and the list alone have to find the optimum of a few items too.
-STAGES = (knapsack_exact._ROUNDS, ((10**6, 0),), ((0, 10**7),))
+# Branching alone has to find the optimum, the list alone, and the list in small steps.
+LIST = {"_ROUNDS": ((0, 10**7),)}
+SMALL = {"_BATCH": 2, "_MAX_RUN": 2}
+ALL = {"_ROUNDS": knapsack_exact._ROUNDS}
+STAGES = (ALL, {"_ROUNDS": ((10**6, 0),)}, LIST, {**LIST, **SMALL})
 
 # The same examples in every run, also on a slow machine.
 properties = partial(settings, derandomize=True, deadline=None, database=None)
@@ -82,9 +85,11 @@ def tolerance(items: Items) -> Fraction:
 
 @properties(max_examples=400)
 @given(problems(), st.sampled_from(STAGES))
-def test_feasible_and_optimal(problem: tuple[Items, float], stage: Rounds) -> None:
+def test_feasible_and_optimal(
+    problem: tuple[Items, float], stage: dict[str, Any]
+) -> None:
     items, budget = problem
-    with mock.patch.object(knapsack_exact, "_ROUNDS", stage):
+    with mock.patch.multiple(knapsack_exact, **stage):
         plan = solve(items, budget)
     assert sorted(plan.saved + plan.recomputable) == list(range(len(items)))
     assert total(items, plan.saved, 0) <= Fraction(budget) * (1 + SLACK)

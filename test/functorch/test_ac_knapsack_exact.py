@@ -112,6 +112,14 @@ def flops(rng):
     return [m for m, _ in items], [r for _, r in items], rng.random() * 3
 
 
+def large_items(rng):
+    """One item fills the budget, so that sums of several are far beyond it."""
+    size = rng.choice(((0.91, 0.97), (rng.random() * 0.1 + 0.85, 0.99)))
+    memory = [0.0001234567] + [rng.choice(size) for _ in range(14)]
+    closeness = 10.0 ** -rng.randint(1, 9)
+    return memory, [1 + rng.random() * closeness for _ in memory], 0.9999
+
+
 def pisinger(family, n, bound, rng):
     """Pisinger's families of hard instances, as integers."""
     w = [rng.randint(1, bound) for _ in range(n)]
@@ -214,7 +222,15 @@ class ExactKnapsackTest(TestCase):
 
     @parametrize(
         "kind",
-        (small_integers, small_floats, normalised_ties, huge_ranges, subnormals, flops),
+        (
+            small_integers,
+            small_floats,
+            normalised_ties,
+            huge_ranges,
+            subnormals,
+            flops,
+            large_items,
+        ),
         name_fn=lambda kind: kind.__name__,
     )
     @parametrize("stage", ("all", "branch_only", "list_only", "small_steps"))

@@ -2,8 +2,8 @@
 
 Memory and runtimes become integers, in units so fine that all rounding stays within the
 tolerances below; from there on sums are exact. Normalised sizes become the multiples of
-a common unit that they were before the division. Filling the budget by falling runtime /
-memory up to the first item that does not fit, the *break*, gives the *break solution*
+a common unit that they were before the division. Filling the budget by falling runtime
+/ memory up to the first item that does not fit, the *break*, gives the *break solution*
 and Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
 
 1. Best-first branch and bound on the break settles repeated layers, and runtimes of
@@ -39,7 +39,7 @@ import math
 from array import array
 from fractions import Fraction
 from itertools import accumulate, chain, compress
-from operator import eq, mul, sub
+from operator import gt, mul, sub
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -645,26 +645,17 @@ def _grouped(memory: "array[float]", runtimes: "array[float]") -> _Types:
 
     ratio = [r / m if m else 0.0 for m, r in zip(memory, runtimes)]
     items = [i for i, m in enumerate(memory) if m and runtimes[i]]
-    items.sort(key=ratio.__getitem__, reverse=True)
-    types = _types(memory, runtimes, items)
-    ratio = [ratio[items[k]] for k in types.start[:-1]]
-    if (
-        any(map(eq, ratio, ratio[1:]))
-        or ratio[:1] == [math.inf]
-        or min(ratio, default=1) < 2.0**-969
-    ):
-        items.sort(key=quotient, reverse=True)
-        types = _types(memory, runtimes, items)
-    return types
-
-
-def _types(
-    memory: "array[float]", runtimes: "array[float]", items: list[int]
-) -> _Types:
-    """Makes each run of identical items a type. O(n) time."""
-    m, r = [memory[i] for i in items], [runtimes[i] for i in items]
-    start = [k for k in range(len(m)) if not k or m[k] != m[k - 1] or r[k] != r[k - 1]]
-    types = [m[k] for k in start], [r[k] for k in start]
+    for key in (ratio.__getitem__, quotient):
+        items.sort(key=key, reverse=True)
+        m, r = [memory[i] for i in items], [runtimes[i] for i in items]
+        new = [a != b or c != d for a, b, c, d in zip(m[1:], m, r[1:], r)]
+        start = [0, *(k for k, is_new in enumerate(new, 1) if is_new)][: len(m)]
+        types = [m[k] for k in start], [r[k] for k in start]
+        found = [ratio[items[k]] for k in start]
+        if all(map(gt, found, found[1:])) and all(
+            2.0**-969 < x < math.inf for x in found
+        ):
+            break
     return _Types(*types, [*start, len(items)], items, _unit(types[0], sum(memory)))
 
 

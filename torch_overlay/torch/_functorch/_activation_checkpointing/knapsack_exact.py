@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 # The work of each round, in branching steps and list cells. The first round is for
 # ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
-_ROUNDS = ((1_000, 100_000), (40_000, 7_000_000))
+_ROUNDS = ((500, 100_000), (40_000, 7_000_000))
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 512  # a step adds runs until the list has so many states,
@@ -505,11 +505,21 @@ class _List:
             runs.append((width, sides))
             width *= 1 + sum(map(len, sides))
             weight, profit = (
-                _int64([0, *chain(*(accumulate(x[j] for x in side) for side in sides))])
+                _int64(
+                    [
+                        0,
+                        *(
+                            min(y, _OVER)
+                            for z in sides
+                            for y in accumulate(x[j] for x in z)
+                        ),
+                    ]
+                )
                 for j in (2, 3)
             )
-            self.weight = (weight.unsqueeze(1) + self.weight).view(-1).clamp(max=_OVER)
-            self.profit = (profit.unsqueeze(1) + self.profit).view(-1).clamp(max=_OVER)
+            self.weight = (weight.unsqueeze(1) + self.weight).view(-1).clamp_(max=_OVER)
+            # Profits beyond int64 belong to states that are too heavy.
+            self.profit = (profit.unsqueeze(1) + self.profit).view(-1)
         self.cells += width + len(part.pieces) + _STEP_CELLS
         self.steps.append((runs, self.weight))
 
@@ -578,7 +588,7 @@ class _Part:
         self.spare_room = -sum(min(x.weight, 0) for x in self.later)
         self.spare_profit = sum(max(x.profit, 0) for x in self.later)
         self.center = sum(x.weight < 0 for x in self.pieces)
-        self.left = torch.ones(len(self.pieces), dtype=torch.int64, device="cpu")
+        self.left = array("q", [1]) * len(self.pieces)  # 0 once a piece is listed
         size, value = (_int64([abs(x[j]) for x in self.pieces]) for j in (2, 3))
         self.sums = _Relaxation(size, value, limit)
         runs: dict[int, tuple[list[int], list[int]]] = {}
@@ -597,12 +607,13 @@ class _Part:
             del side[:longest]
         if not any(self.runs[0]):
             del self.runs[0]
-        self.left[[*chain(*sides)]] = 0
+        for i in chain(*sides):
+            self.left[i] = 0
         return [[self.pieces[i] for i in side] for side in sides]
 
     def relax(self) -> None:
         """Takes the listed pieces out of the relaxation. O(p) time."""
-        self.sums.fill(self.left)
+        self.sums.fill(torch.frombuffer(self.left, dtype=torch.int64))
         k = min(self.center, len(self.sums.weight) - 1)
         self.removed, self.lost = int(self.sums.weight[k]), int(self.sums.profit[k])
         self.removable = self.removed + self.spare_room
@@ -615,9 +626,7 @@ class _Part:
 
 
 def _int64(values: list[int]) -> torch.Tensor:
-    return torch.tensor(
-        [min(x, _OVER) for x in values], dtype=torch.int64, device="cpu"
-    )
+    return torch.frombuffer(array("q", values), dtype=torch.int64)
 
 
 def _checked(name: str, values: list[float]) -> "array[float]":
@@ -652,8 +661,9 @@ def _grouped(memory: "array[float]", runtimes: "array[float]") -> _Types:
         start = [0, *(k for k, is_new in enumerate(new, 1) if is_new)][: len(m)]
         types = [m[k] for k in start], [r[k] for k in start]
         found = [ratio[items[k]] for k in start]
-        if all(map(gt, found, found[1:])) and all(
-            2.0**-969 < x < math.inf for x in found
+        if (
+            all(map(gt, found, found[1:]))
+            and 2.0**-969 < min(found, default=1) <= max(found, default=1) < math.inf
         ):
             break
     return _Types(*types, [*start, len(items)], items, _unit(types[0], sum(memory)))

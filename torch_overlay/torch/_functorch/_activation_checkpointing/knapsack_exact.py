@@ -499,27 +499,20 @@ class _List:
         runs: list[_Run] = []
         width = len(self.weight)
         least = self.search.base + self.beat + 1 - self.margin
+        weight, profit = [0], [0]  # of all choices from the runs, without the states
         while part.runs and (not runs or width < _BATCH):
             sides = part.next_run(max(1, _MAX_RUN // width))
             sides = [[x for x in side if x.bound >= least] for side in sides]
             runs.append((width, sides))
             width *= 1 + sum(map(len, sides))
-            weight, profit = (
-                _int64(
-                    [
-                        0,
-                        *(
-                            min(y, _OVER)
-                            for z in sides
-                            for y in accumulate(x[j] for x in z)
-                        ),
-                    ]
-                )
-                for j in (2, 3)
-            )
-            self.weight = (weight.unsqueeze(1) + self.weight).view(-1).clamp_(max=_OVER)
-            # Profits beyond int64 belong to states that are too heavy.
-            self.profit = (profit.unsqueeze(1) + self.profit).view(-1)
+            more = [0, *chain(*(accumulate(x.weight for x in side) for side in sides))]
+            weight = [min(x + y, _OVER) for x in more for y in weight]
+            more = [0, *chain(*(accumulate(x.profit for x in side) for side in sides))]
+            profit = [min(x + y, _OVER) for x in more for y in profit]
+        self.weight = (_int64(weight).unsqueeze(1) + self.weight).view(-1)
+        self.profit = (_int64(profit).unsqueeze(1) + self.profit).view(-1)
+        self.weight.clamp_(max=_OVER)
+        self.profit.clamp_(max=_OVER)
         self.cells += width + len(part.pieces) + _STEP_CELLS
         self.steps.append((runs, self.weight))
 

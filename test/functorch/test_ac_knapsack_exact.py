@@ -15,6 +15,8 @@ import sys
 from fractions import Fraction
 
 import torch
+import torch._functorch.config as config
+from torch._functorch import partitioners
 from torch._functorch._activation_checkpointing import knapsack_exact
 from torch._functorch._activation_checkpointing.knapsack_exact import (
     exact_knapsack,
@@ -108,6 +110,14 @@ def flops(rng):
     kinds = [(rng.randint(1, 99) / 128, rng.randint(1, 2**44)) for _ in range(3)]
     items = [rng.choice(kinds) for _ in range(rng.randint(1, 9))]
     return [m for m, _ in items], [r for _, r in items], rng.random() * 3
+
+
+def large_items(rng):
+    """One item fills the budget, so that sums of several are far beyond it."""
+    size = rng.choice(((0.91, 0.97), (rng.random() * 0.1 + 0.85, 0.99)))
+    memory = [0.0001234567] + [rng.choice(size) for _ in range(14)]
+    closeness = 10.0 ** -rng.randint(1, 9)
+    return memory, [1 + rng.random() * closeness for _ in memory], 0.9999
 
 
 def pisinger(family, n, bound, rng):
@@ -212,26 +222,36 @@ class ExactKnapsackTest(TestCase):
 
     @parametrize(
         "kind",
-        (small_integers, small_floats, normalised_ties, huge_ranges, subnormals, flops),
+        (
+            small_integers,
+            small_floats,
+            normalised_ties,
+            huge_ranges,
+            subnormals,
+            flops,
+            large_items,
+        ),
         name_fn=lambda kind: kind.__name__,
     )
     @parametrize("stage", ("all", "branch_only", "list_only", "small_steps"))
     def test_optimal_and_feasible_on_every_small_instance(self, kind, stage):
         rng = random.Random(kind.__name__ + stage)
-        saved = knapsack_exact._ROUNDS, knapsack_exact._BATCH
+        names = "_ROUNDS", "_BATCH", "_MAX_RUN"
+        saved = [getattr(knapsack_exact, name) for name in names]
         try:
             if stage == "branch_only":
-                knapsack_exact._ROUNDS = ((10**6, 10**6, 0),)
+                knapsack_exact._ROUNDS = ((10**6, 0),)
             elif stage != "all":
-                knapsack_exact._ROUNDS = ((0, 0, 10**7),)
+                knapsack_exact._ROUNDS = ((0, 10**7),)
             if stage == "small_steps":
-                knapsack_exact._BATCH = 4
+                knapsack_exact._BATCH = knapsack_exact._MAX_RUN = 4
             for _ in range(120):
                 memory, runtimes, max_memory = kind(rng)
                 optimum = brute_force(memory, runtimes, max_memory)
                 self.check(memory, runtimes, max_memory, optimum)
         finally:
-            knapsack_exact._ROUNDS, knapsack_exact._BATCH = saved
+            for name, value in zip(names, saved):
+                setattr(knapsack_exact, name, value)
 
     @parametrize("n", (12, 25, 40, 60))
     @parametrize("integers", (True, False))
@@ -270,6 +290,21 @@ class ExactKnapsackTest(TestCase):
     def test_repeated_layers_are_proven(self, distinct, copies):
         memory, runtimes = layers(random.Random(distinct), distinct, copies)
         for max_memory in (0.02, 0.1, 0.5, 0.9):
+            self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
+
+    @parametrize("noise", (0.001, 0.05))
+    def test_few_sizes_with_all_runtimes_distinct_are_proven(self, noise):
+        # As profiled: each layer takes its own time. A few tiny items cost nothing.
+        rng = random.Random(0)
+        kinds = ((2048, 0), (1 << 20, 1.0), (1 << 23, 8.0), (28 << 20, 28.0))
+        items = [
+            (m, 1e-12 + r * rng.uniform(1 - noise, 1 + noise))
+            for _ in range(100)
+            for m, r in kinds
+        ]
+        size = sum(m for m, _ in items)
+        memory, runtimes = [m / size for m, _ in items], [r for _, r in items]
+        for max_memory in (0.1, 0.25, 0.5):
             self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
 
     def test_runtimes_from_1_to_1e13_are_proven(self):
@@ -387,7 +422,7 @@ class ExactKnapsackTest(TestCase):
         optimum = table(weights, values, capacity)
         rounds = knapsack_exact._ROUNDS
         try:
-            knapsack_exact._ROUNDS = ((5, 5, 5_000),)
+            knapsack_exact._ROUNDS = ((5, 5_000),)
             plan = self.check(weights, values, capacity)
             with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
                 result = exact_knapsack(weights, values, capacity)
@@ -405,7 +440,7 @@ class ExactKnapsackTest(TestCase):
         rng = random.Random(0)
         saved = knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES
         try:
-            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = ((0, 0, 10**6),), 20
+            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = ((0, 10**6),), 20
             for _ in range(20):
                 weights, values = pisinger("strongly", 40, 1000, rng)
                 capacity = sum(weights) // 2
@@ -421,7 +456,7 @@ class ExactKnapsackTest(TestCase):
         weights, values = pisinger("strongly", 400, 10**6, rng)
         rounds = knapsack_exact._ROUNDS
         try:
-            knapsack_exact._ROUNDS = ((500, 500, 300_000),)
+            knapsack_exact._ROUNDS = ((500, 300_000),)
             first = self.check(weights, values, sum(weights) // 2)
             second = self.check(weights, values, sum(weights) // 2)
         finally:
@@ -462,6 +497,14 @@ class ExactKnapsackTest(TestCase):
                 self.assertEqual(exact_knapsack(memory, runtimes, 100.0), expected)
         finally:
             torch.set_default_dtype(dtype)
+
+    def test_partitioner_selects_it_by_name(self):
+        memory, runtimes = layers(random.Random(2), 8, 5)
+        with config.patch(activation_memory_budget_solver="exact"):
+            result = partitioners._optimize_runtime_with_given_memory(
+                None, memory, runtimes, 0.3, None, []
+            )
+        self.assertEqual(result, exact_knapsack(memory, runtimes, 0.3))
 
     @parametrize("argument", ("memory", "runtimes"))
     @parametrize("bad", (math.nan, math.inf, -math.inf, -1.0, -5e-324))

@@ -93,13 +93,6 @@ class TestKneePoint(TestCase):
             self.solve(name, memory, runtimes, 0.3)
         self.assertIn(f"{name} is an experimental solver", logs.output[0])
 
-    def test_selected_by_name(self):
-        memory, runtimes = random_layers(random.Random(1))
-        self.assertEqual(
-            self.solve("exact", memory, runtimes, 0.3),
-            exact_knapsack(memory, runtimes, 0.3),
-        )
-
 
 instantiate_parametrized_tests(TestKneePoint)
 

@@ -1,16 +1,18 @@
 """Exact 0/1 knapsack for the activation-memory budget.
 
-Memory and runtimes become int64 in units so fine that all rounding stays within the
-tolerances below; from there on sums are exact. Identical items (layers repeat)
-form one *type* with a number of copies. Filling the budget by falling runtime / memory
-up to the first type that does not fit, the *break type*, gives the *break solution* and
-Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
+Memory and runtimes become integers, in units so fine that all rounding stays within the
+tolerances below; from there on sums are exact. Normalised sizes become the multiples of
+a common unit that they were before the division. Filling the budget by falling runtime
+/ memory up to the first item that does not fit, the *break*, gives the *break solution*
+and Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
 
-1. Best-first branch and bound on the break type settles real graphs, and runtimes of
-   widely different size, in tens of nodes.
+1. Best-first branch and bound on the break settles repeated layers, and runtimes of
+   widely different size, in tens of nodes. Without it the solver takes four times
+   longer on captured graphs, and some runtimes from 1 to 1e13 end unproven.
 2. A list of undominated changes of the break solution (Nemhauser and Ullmann [2]),
-   grown outwards from the break type (Pisinger [3]) over the copies that no bound can
-   fix (Martello and Toth [4]), settles many distinct items and correlated ones.
+   grown outwards from the break (Pisinger [3]) over the items that no bound can decide
+   (Martello and Toth [4]), settles many distinct items and correlated ones. Items of
+   the same size are listed in one step: the best of them come first.
 
 Work is counted, not timed: the answer is the same on every rank. Should it run out
 (on adversarial instances only), the best set found comes with a certified gap.
@@ -35,10 +37,9 @@ import heapq
 import logging
 import math
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable
+from fractions import Fraction
 from itertools import accumulate, chain, compress
-from operator import add, mul
+from operator import gt, mul, sub
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -46,27 +47,21 @@ import torch
 
 log = logging.getLogger(__name__)
 
-# The work of each round: branching steps with few types, with more of them (the list is
-# better then), and list cells. The first rounds are for ordinary instances, the last
-# keeps any input under about 3 seconds and 250 MB.
-_ROUNDS = (
-    (3_000, 500, 100_000),
-    (5_000, 5_000, 500_000),
-    (60_000, 60_000, 8_000_000),
-)
-_FEW_TYPES = 256
+# The work of each round, in branching steps and list cells. The first round is for
+# ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
+_ROUNDS = ((500, 100_000), (40_000, 7_000_000))
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
-_BATCH = 512  # a step adds pieces until the list has so many states
-_LARGE = 512  # from this length on torch is faster than Python
+_BATCH = 512  # a step adds runs until the list has so many states,
+_MAX_RUN = 2**14  # and one run adds at most so many if it is long
+_BITS = 60  # of the budget and of the optimum as integers
+_OVER = 2**61  # more than fits, even after all removals: sums stop here
 
+# width of the list before it, and the pieces of one weight: added and removed
+_Run: TypeAlias = tuple[int, list[list["_Piece"]]]
 _Limits: TypeAlias = dict[int, tuple[int, int]]  # type -> fewest and most copies
 # (-bound, -serial, break type, its copies, weight, profit, limits)
 _Node: TypeAlias = tuple[int, int, int, int, int, int, _Limits]
-# (type, copies, weight, profit, bound) of each piece
-_Pieces: TypeAlias = tuple[
-    torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, list[float]
-]
 
 
 class KnapsackPlan(NamedTuple):
@@ -96,10 +91,21 @@ class KnapsackPlan(NamedTuple):
 class _Types(NamedTuple):
     """Distinct items by falling runtime / memory, both positive."""
 
-    memory: "array[float]"
-    runtime: "array[float]"
+    memory: list[float]
+    runtime: list[float]
     start: list[int]  # items[start[k] : start[k + 1]] are the copies of type k
     items: list[int]
+    unit: float  # all memory is a multiple of it; 0 if it is not known
+
+
+class _Piece(NamedTuple):
+    """Copies of a type that a change adds (or removes: then all but k is negative)."""
+
+    k: int
+    copies: int
+    weight: int
+    profit: int
+    bound: float  # of all sets with this change
 
 
 def exact_knapsack(
@@ -152,10 +158,8 @@ class ExactKnapsack:
         m, r = _checked("memory", memory), _checked("runtimes", runtimes)
         self._runtimes = r
         self._free = [i for i, x in enumerate(m) if not x and r[i]] if 0.0 in m else []
-        self._types = (_group if len(m) <= _LARGE else _group_large)(m, r)
-        self._divisor = 0  # of integer runtimes whose sum float64 can hold
-        if sum(r) < 2**53 and all(x.is_integer() for x in self._types.runtime):
-            self._divisor = math.gcd(*map(int, self._types.runtime)) or 1
+        self._types = _grouped(m, r)
+        self._exact = sum(r) < 2**53 and all(map(float.is_integer, self._types.runtime))
 
     def solve(self, max_memory: float) -> KnapsackPlan:
         """Solves for one budget.
@@ -176,23 +180,21 @@ class ExactKnapsack:
             raise ValueError(
                 f"max_memory must be finite and not negative, got {max_memory}"
             )
-        types, n = self._types, len(self._runtimes)
-        search = _Search(types, n, self._divisor, max_memory)
+        n = len(self._runtimes)
+        search = _Search(self._types, self._exact, max_memory)
         search.run()
         keep = bytearray(n)
         for i in self._free:
             keep[i] = 1
-        for start, stop in zip(types.start, map(add, types.start, search.copies())):
-            for i in types.items[start:stop]:
+        for start, copies in zip(search.start, search.copies()):
+            for i in self._types.items[start : start + copies]:
                 keep[i] = 1
-        gap, marginal = search.bound - search.value, 0.0
-        if search.b < len(types.memory) and not search.exact:
+        gap = search.bound - search.value
+        if search.b < len(search.count) and not self._exact:
             gap += n  # rounding up may add 1 per item to the value
-        if search.margin < len(types.memory):
-            marginal = types.runtime[search.margin] / types.memory[search.margin]
         try:
             runtime = math.fsum(compress(self._runtimes, keep))
-            gap_runtime = search.to_runtime(gap)
+            gap_runtime = math.ldexp(gap, -search.digits)
         except OverflowError:
             runtime = gap_runtime = math.inf
         return KnapsackPlan(
@@ -201,8 +203,8 @@ class ExactKnapsack:
             recomputable=[i for i, kept in enumerate(keep) if not kept],
             upper_bound=runtime + gap_runtime,
             gap=gap_runtime,
-            optimal=gap * 10**12 <= (0 if search.exact else search.value),
-            marginal_runtime=marginal,
+            optimal=gap * 10**12 <= (0 if self._exact else search.value),
+            marginal_runtime=search.marginal,
         )
 
 
@@ -212,26 +214,26 @@ class _Relaxation:
     Args:
         weight: of one copy of each type, by falling profit / weight.
         profit: of one copy of each type.
-        count: copies of each type.
-
-    The sums end before they overflow; the last slope then continues.
-    O(n) time and memory, O(log n) for one capacity.
+        limit: the sums end here, before they overflow; the last slope then continues.
     """
 
     def __init__(
-        self, weight: torch.Tensor, profit: torch.Tensor, count: torch.Tensor
+        self, weight: torch.Tensor, profit: torch.Tensor, limit: float
     ) -> None:
-        total, zero = weight * count, weight.new_zeros(1)
-        end = int((total.cumsum(0, dtype=torch.float64) < 2**61).sum())
-        self.weight = torch.cat((zero, total[:end].cumsum(0)))
-        self.profit = torch.cat((zero, (profit * count)[:end].cumsum(0)))
-        self.slope = torch.cat((profit.double() / weight, zero.double()))[: end + 1]
+        self.each, self.limit = (weight, profit), limit
+        self.slope = torch.cat((profit.double() / weight, _int64([0]).double()))
+
+    def fill(self, count: torch.Tensor) -> None:
+        """Takes another number of copies of each type, 0 or more. O(n) time."""
+        weight, profit = (x * count for x in self.each)
+        end = int((weight.cumsum(0, dtype=torch.float64) < self.limit).sum())
+        zero = _int64([0])
+        self.weight = torch.cat((zero, weight[:end].cumsum(0)))
+        self.profit = torch.cat((zero, profit[:end].cumsum(0)))
 
     def __call__(self, capacity: torch.Tensor) -> torch.Tensor:
-        # In parts of 200: torch starts threads for more, which a busy machine delays.
-        parts = (capacity[i : i + 200] for i in range(0, len(capacity), 200))
-        found = [torch.searchsorted(self.weight, x, right=True) for x in parts]
-        k = torch.cat(found or [capacity]).sub_(1)
+        """The bound for each capacity, O(log n) time for one."""
+        k = torch.searchsorted(self.weight, capacity, right=True).sub_(1)
         rest = (capacity - self.weight.index_select(0, k)).double()
         rest.mul_(self.slope.index_select(0, k))
         return rest.add_(self.profit.index_select(0, k))
@@ -240,69 +242,79 @@ class _Relaxation:
 class _Search:
     """The search for one budget, with the best set so far and an upper bound.
 
-    The types are rounded to integers. Weights are rounded down (to at least 1), the
-    capacity is raised by 2^-41 of the budget, which is more than n + 1 units: every set
-    of up to ``max_memory`` fits, and a set that fits exceeds it by less than 2^-40.
-    Profits are exact if runtimes are integers, else rounded up to a unit below 2^-58 of
-    the optimum, so that all bounds are valid.
+    The types are rounded to integers. The capacity is raised by 2^-41 of the budget,
+    which is more than all rounding of weights: every set of up to ``max_memory`` fits,
+    and a set that fits exceeds it by less than 2^-40. Profits are exact if runtimes are
+    integers, else rounded up to a unit below 2^-58 of the optimum, so that all bounds
+    are valid.
 
     The best set has all copies of the types before ``full`` and none of the others,
     except where ``changed`` tells another number of copies.
 
     Args:
         types: the distinct items.
-        n: the number of items.
-        divisor: common divisor of integer runtimes, 0 if they are not integers.
+        exact: whether the runtimes are integers whose sum float64 can hold.
         max_memory: the budget.
+
+    O(n) time.
     """
 
-    def __init__(self, types: _Types, n: int, divisor: int, max_memory: float) -> None:
-        digits = 60 - math.frexp(max_memory)[1]
-        budget = int(math.ldexp(max_memory, digits))
-        capacity = max(0, budget + min(budget >> 41, (budget >> 40) - n))
-        weight = _scaled(types.memory, 2.0 * max_memory, digits, math.floor)
-        count = [b - a for a, b in zip(types.start, types.start[1:])]
-        self.margin = -1  # the break type with the items too large for the budget
-        if max(map(mul, weight, count), default=0) > capacity:
-            sums = list(accumulate(map(mul, weight, count)))
-            self.margin = bisect_right(sums, capacity)
-            count = [min(c, capacity // w) for w, c in zip(weight, count)]
-        self.weight_sum: list[int] = [0, *accumulate(map(mul, weight, count))]
-        self.b = bisect_right(self.weight_sum, capacity) - 1  # the break type
-        if self.margin < 0:
-            self.margin = self.b
-        if divisor:
-            digits = 0
-            profit = [int(r) // divisor for r in types.runtime]
+    def __init__(self, types: _Types, exact: bool, max_memory: float) -> None:
+        self.exact, self.lattice = exact, types.unit > 0
+        fits = [m <= max_memory * (1 + 2.0**-41) for m in types.memory]
+        count = map(sub, types.start[1:], types.start)
+        columns = types.memory, types.runtime, types.start, count
+        memory, runtime, self.start, self.count = (
+            list(compress(column, fits)) for column in columns
+        )
+        if types.unit:
+            budget = min(max_memory / types.unit, 2.0**53)
+            self.weight = [round(m / types.unit) for m in memory]
         else:
-            # The types before the break fit, and the break type fits alone, so that
-            # they are worth 1 to 2 optima. 2^-64 keeps a sum from overflowing.
-            reach = types.runtime[: self.b + 1]
-            most = sum(map(mul, reach, count))
-            digits = 60 - math.frexp(most)[1]
-            if math.isinf(most):
-                part = sum(r * 2.0**-64 * c for r, c in zip(reach, count))
-                digits = 60 - 64 - math.frexp(part)[1]
-            profit = _scaled(types.runtime, most, digits, math.ceil)
-        self.profit_sum: list[int] = [0, *accumulate(map(mul, profit, count))]
-        self.types, self.capacity = types, capacity
-        self.weight, self.profit, self.count = weight, profit, count
-        self.exact, self.divisor, self.digits = divisor > 0, divisor or 1, digits
+            digits = _BITS - math.frexp(max_memory)[1]
+            budget = math.ldexp(max_memory, digits)
+            self.weight = [round(math.ldexp(m, digits)) or 1 for m in memory]
+        self.capacity = int(budget * (1 + 2.0**-41))
+        self.b = self.base_weight = 0  # the break type, the weight of those before it
+        for more in map(mul, self.weight, self.count):
+            if self.base_weight + more > self.capacity:
+                break
+            self.base_weight += more
+            self.b += 1
+        b = self.b
+        missing = [fits.index(False)] if False in fits else []
+        missing += [types.start.index(self.start[b])] if b < len(memory) else []
+        self.marginal = 0.0
+        if missing:
+            self.marginal = types.runtime[min(missing)] / types.memory[min(missing)]
+        self.digits = 0
+        if memory and not exact:
+            # The types before the break fit together, and the break type fits alone:
+            # they are worth 1 to 2 optima. Shares, because the sum may overflow.
+            copies = [
+                *self.count[:b],
+                self.capacity // self.weight[min(b, len(memory) - 1)],
+            ]
+            most = max(runtime[: b + 1])
+            share = sum(r / most * c for r, c in zip(runtime, copies))
+            self.digits = _BITS - math.frexp(most)[1] - math.frexp(share)[1]
+        self.profit = [math.ceil(math.ldexp(r, self.digits)) or 1 for r in runtime]
+        self.base = sum(map(mul, self.profit[:b], self.count))
 
         self.value = self.full = self.steps = 0
-        self.bound = self.profit_sum[-1]
+        self.bound = sum(map(mul, self.profit, self.count))
         self.changed: dict[int, int] = {}
         self.nodes: list[_Node] = []
         self.closed = 0  # the largest bound of a node that was not worth a search
 
     def run(self) -> None:
         """Runs the stages until the bound is met or their work is used up."""
-        self._add_node(self.b, self.weight_sum[self.b], self.profit_sum[self.b], {})
-        for few, many, cells in _ROUNDS:
-            if self.bound > self._enough():
-                self._branch(few if len(self.count) <= _FEW_TYPES else many)
-            if self.bound > self._enough():
-                self._grow(cells)
+        self._add_node(self.b, self.base_weight, self.base, {})
+        for steps, cells in _ROUNDS:
+            if self.bound > self.enough():
+                self._branch(steps)
+            if self.bound > self.enough():
+                _List(self, self._pieces(), cells).run()
 
     def copies(self) -> list[int]:
         """The number of copies of each type in the best set. O(types)."""
@@ -311,13 +323,13 @@ class _Search:
             copies[k] = number
         return copies
 
-    def to_runtime(self, profit: int) -> float:
-        """Converts a profit. Raises OverflowError beyond float64."""
-        return math.ldexp(profit * self.divisor, -self.digits)
-
-    def _enough(self) -> int:
+    def enough(self) -> int:
         """The bound up to which the best set counts as optimal."""
         return self.value + (0 if self.exact else self.value >> 42)
+
+    def margin(self) -> float:
+        """More than what float64 may round off a bound."""
+        return self.bound * 2.0**-48
 
     def _add_node(self, k: int, weight: int, profit: int, limits: _Limits) -> None:
         """Queues a node: finds its break type from ``k`` on, its set and its bound.
@@ -332,9 +344,11 @@ class _Search:
             more = weight + (high - low) * self.weight[k]
             if more > self.capacity:
                 copies, rest = divmod(self.capacity - weight, self.weight[k])
-                gain = rest * self.profit[k] // self.weight[k]
                 weight += copies * self.weight[k]
                 profit += copies * self.profit[k]
+                # The types are in order up to 2^-49 only.
+                gain = rest * self.profit[k] + (profit * self.weight[k] >> 48)
+                gain //= self.weight[k]
                 break
             weight = more
             profit += (high - low) * self.profit[k]
@@ -344,7 +358,7 @@ class _Search:
             self.changed = {j: limit[j < k] for j, limit in limits.items()}
             if k < len(self.count):
                 self.changed[k] = low + copies
-        if profit + gain <= self._enough():
+        if profit + gain <= self.enough():
             self.closed = max(self.closed, profit + gain)
         else:
             # Of equal bounds the newest comes first: it is nearest to a full set.
@@ -360,7 +374,7 @@ class _Search:
         """
         max_steps += self.steps
         while self.nodes and self.steps < max_steps:
-            if -self.nodes[0][0] <= self._enough():
+            if -self.nodes[0][0] <= self.enough():
                 break
             _, _, k, copies, weight, profit, limits = heapq.heappop(self.nodes)
             low, high = limits.get(k, (0, self.count[k]))
@@ -380,7 +394,7 @@ class _Search:
         top = -self.nodes[0][0] if self.nodes else 0
         self.bound = min(self.bound, max(self.value, self.closed, top))
 
-    def _pieces(self) -> _Pieces:
+    def _pieces(self) -> list[_Piece]:
         """The copies that a better set may remove or add, in pieces of 1, 2, 4, ...
 
         Removed are copies of the types before the break type, added are copies of the
@@ -388,111 +402,224 @@ class _Search:
         value. O(p log n) time for p pieces.
         """
         weight, profit, count = (
-            torch.frombuffer(array("q", x), dtype=torch.int64)
-            for x in (self.weight, self.profit, self.count)
+            _int64(x) for x in (self.weight, self.profit, self.count)
         )
+        count = torch.minimum(count, self.capacity // weight)
         pieces = torch.frexp(count.double()).exponent.long()
-        kind = torch.arange(len(count), device="cpu").repeat_interleave(pieces)
-        index = torch.arange(len(kind), device="cpu")
-        power = 1 << (index - (pieces.cumsum(0) - pieces)[kind])
-        size = torch.minimum(power, count[kind] - power + 1)
-        size[kind < self.b] *= -1
-        dw, dp = size * weight[kind], size * profit[kind]
-        relaxation = _Relaxation(weight, profit, count)
+        k = torch.arange(len(count), device="cpu").repeat_interleave(pieces)
+        index = torch.arange(len(k), device="cpu")
+        power = 1 << (index - (pieces.cumsum(0) - pieces)[k])
+        copies = torch.minimum(power, count[k] - power + 1)
+        copies[k < self.b] *= -1
+        dw, dp = copies * weight[k], copies * profit[k]
+        relaxation = _Relaxation(weight, profit, 4.0 * self.capacity)
+        relaxation.fill(count)
         bound = relaxation(self.capacity - dw).add_(dp)
-        keep = (bound >= self._enough() + 1 - self._margin()).nonzero().view(-1)
-        return kind[keep], size[keep], dw[keep], dp[keep], bound[keep].tolist()
+        keep = (bound >= self.enough() + 1 - self.margin()).nonzero().view(-1)
+        columns = (x[keep].tolist() for x in (k, copies, dw, dp, bound))
+        return list(map(_Piece, *columns))
 
-    def _margin(self) -> float:
-        """More than what float64 may round off a bound."""
-        return self.bound * 2.0**-48
 
-    def _grow(self, max_cells: int) -> None:
-        """Lists the undominated changes of the break solution, piece by piece.
+class _List:
+    """The undominated changes of the break solution.
 
-        A state is the (weight, profit) of a change. It goes if another one weighs no
-        more and is worth as much, or if its bound, with the remaining pieces, is no
-        better than the best set. Too long a list keeps the states of the highest
-        bounds; the highest bound dropped then limits the certificate. O(cells
-        log(cells)) time, 8 bytes per cell and 150 per state.
+    A state is the (weight, profit) of a change. It goes if another one weighs no more
+    and is worth as much, or if its bound, with the pieces to come, is no better than
+    the best set. Too long a list keeps the states of the highest bounds; the highest
+    bound dropped then limits the certificate.
+
+    Args:
+        search: gets the best set and the bound.
+        pieces: what may change.
+        max_cells: the work after which the list is given up.
+
+    O(cells log(cells)) time, 8 bytes per cell and 150 per state.
+    """
+
+    def __init__(self, search: _Search, pieces: list[_Piece], max_cells: int) -> None:
+        self.search, self.pieces, self.max_cells = search, pieces, max_cells
+        self.room = search.capacity - search.base_weight
+        self.beat = search.enough() - search.base
+        self.margin = search.margin()
+        self.weight = self.profit = _int64([0])
+        # For each step its runs, with the length of the list before each, and the
+        # position of each state in the product of the list and the runs.
+        self.steps: list[tuple[list[_Run], torch.Tensor]] = []
+        self.cells, self.dropped = 0, -math.inf
+        self.found: tuple[int, int] | None = None  # step and state of the best set
+
+    def run(self) -> None:
+        """Adds all pieces, or gives up, and reports to the search."""
+        search = self.search
+        unit = self._best_unit() if search.lattice else 1
+        pieces = self.pieces
+        while pieces and len(self.weight):
+            part = _Part(pieces, unit, 4.0 * search.capacity)
+            while part.runs and len(self.weight):
+                self._add_runs(part)
+                self._prune(part)
+            pieces, unit = part.later, 1
+        if self.found:
+            self._restore(*self.found)
+        if self.dropped > self.beat:
+            self.beat = math.ceil(self.dropped + self.margin)
+        search.bound = max(search.value, min(search.bound, search.base + self.beat))
+
+    def _best_unit(self) -> int:
+        """The unit of the first part whose relaxation bounds the changes best."""
+        units: list[int] = []
+        unit = 0
+        for size in sorted({abs(x.weight) for x in self.pieces}, reverse=True):
+            unit = math.gcd(unit, size)
+            if unit not in units:
+                units.append(unit)
+        return min(units, key=self._bound_in_units, default=1)
+
+    def _bound_in_units(self, unit: int) -> float:
+        """What changes can gain if the pieces of whole units fill whole units. O(p)."""
+        gain, room = 0.0, self.room
+        for x in self.pieces:
+            if x.weight % unit:
+                gain += max(x.profit, 0)
+                room -= min(x.weight, 0)
+        room -= room % unit
+        for x in self.pieces:
+            if x.weight > 0 and x.weight % unit == 0:
+                if x.weight > room:
+                    return gain + room * x.profit / x.weight
+                room -= x.weight
+                gain += x.profit
+        return gain
+
+    def _add_runs(self, part: "_Part") -> None:
+        """Combines the states with the first 0, 1, 2, ... pieces of the next runs.
+
+        Other choices of pieces of the same weight are dominated.
         """
-        kind, size, dw, dp, bounds = self._pieces()
-        one = torch.ones_like(dw)
-        remaining, margin = _Relaxation(dw.abs(), dp.abs(), one), self._margin()
-        base, room = self.profit_sum[self.b], self.capacity - self.weight_sum[self.b]
-        last = len(remaining.weight) - 1
-        lo = hi = center = int((kind < self.b).sum())
-        beat = self._enough() - base
-        weight = profit = dw.new_zeros(1)
-        steps: list[tuple[int, list[int], torch.Tensor]] = []
-        dropped, cells, found = -math.inf, 0, None
-        while len(weight) and (lo > 0 or hi < len(bounds)):
-            states = width = len(weight)
-            added: list[int] = []
-            while (lo > 0 or hi < len(bounds)) and (not added or width < _BATCH):
-                if lo > 0 and (hi == len(bounds) or hi - center > center - lo):
-                    lo -= 1
-                    k = lo
-                else:
-                    k = hi
-                    hi += 1
-                if bounds[k] >= base + beat + 1 - margin:
-                    added.append(k)
-                    width *= 2
-                    weight = torch.cat((weight, weight + dw[k]))
-                    profit = torch.cat((profit, profit + dp[k]))
-            cells += width + _STEP_CELLS
-            weight, order = weight.sort(stable=True)
-            profit = profit.index_select(0, order)
-            most, where = profit.cummax(0)
-            edge = min(hi, last)
-            least = room - int(remaining.weight[lo])
-            ends = weight.new_tensor([room, 2 * room - least])
-            fit, end = torch.searchsorted(weight, ends, right=True).tolist()
-            if not end:
-                break
-            if fit and int(most[fit - 1]) > beat:
-                value = base + int(most[fit - 1])
-                found = (len(steps), int(order[where[fit - 1]]), value)
-                beat = value + (self._enough() - self.value) - base
-            bound = room - weight[:end]
-            bound[:fit] += remaining.weight[edge]
-            bound[fit:] += remaining.weight[lo]
-            bound = remaining(bound).add_(profit[:end])
-            bound[:fit] -= remaining.profit[edge]
-            bound[fit:] -= remaining.profit[lo]
-            keep = bound >= beat + 1 - margin
-            keep[1:].logical_and_(profit[1:end] > most[: end - 1])
-            index = keep.nonzero().view(-1)
-            limit = _MAX_STATES if cells < max_cells else 0
-            if len(index) > limit:
-                best, rank = bound.index_select(0, index).sort(
-                    stable=True, descending=True
-                )
-                dropped = max(dropped, float(best[limit]))
-                index = index.index_select(0, rank[:limit].sort().values)
-            steps.append((states, added, order.index_select(0, index)))
-            weight = weight.index_select(0, index)
-            profit = profit.index_select(0, index)
-        if found:
-            # Walk back the list to the set of the best state.
-            step, state, self.value = found
-            changed: dict[int, int] = {}
-            for i in range(step, -1, -1):
-                states, added, _ = steps[i]
-                # The list was doubled once for each piece.
-                pieces, state = divmod(state, states)
-                for j, piece in enumerate(added):
-                    if pieces >> j & 1:
-                        k = int(kind[piece])
-                        before = self.count[k] if k < self.b else 0
-                        changed[k] = changed.get(k, before) + int(size[piece])
-                if i:
-                    state = int(steps[i - 1][2][state])
-            self.full, self.changed = self.b, changed
-        if dropped > beat:
-            beat = math.ceil(dropped + margin)
-        self.bound = max(self.value, min(self.bound, base + beat))
+        runs: list[_Run] = []
+        width = len(self.weight)
+        least = self.search.base + self.beat + 1 - self.margin
+        weight, profit = [0], [0]  # of all choices from the runs, without the states
+        while part.runs and (not runs or width < _BATCH):
+            sides = part.next_run(max(1, _MAX_RUN // width))
+            sides = [[x for x in side if x.bound >= least] for side in sides]
+            runs.append((width, sides))
+            width *= 1 + sum(map(len, sides))
+            more = [0, *chain(*(accumulate(x.weight for x in side) for side in sides))]
+            weight = [min(x + y, _OVER) for x in more for y in weight]
+            more = [0, *chain(*(accumulate(x.profit for x in side) for side in sides))]
+            profit = [min(x + y, _OVER) for x in more for y in profit]
+        self.weight = (_int64(weight).unsqueeze(1) + self.weight).view(-1)
+        self.profit = (_int64(profit).unsqueeze(1) + self.profit).view(-1)
+        self.weight.clamp_(max=_OVER)
+        self.profit.clamp_(max=_OVER)
+        self.cells += width + len(part.pieces) + _STEP_CELLS
+        self.steps.append((runs, self.weight))
+
+    def _prune(self, part: "_Part") -> None:
+        """Notes the best set and drops dominated and hopeless states."""
+        part.relax()
+        weight, order = self.weight.sort(stable=True)
+        profit = self.profit.index_select(0, order)
+        most, where = profit.cummax(0)
+        ends = weight.new_tensor([self.room, self.room + part.removable])
+        fit, end = torch.searchsorted(weight, ends, right=True).tolist()
+        if fit and int(most[fit - 1]) > self.beat:
+            self.found = len(self.steps) - 1, int(order[where[fit - 1]])
+            value, search = self.search.base + int(most[fit - 1]), self.search
+            search.value = value
+            self.beat = search.enough() - search.base
+        bound = part.bound(self.room - weight[:end]).add_(profit[:end])
+        keep = bound >= self.beat + 1 - self.margin
+        keep[1:].logical_and_(profit[1 : max(end, 1)] > most[: max(end - 1, 0)])
+        index = keep.nonzero().view(-1)
+        limit = _MAX_STATES if self.cells < self.max_cells else 0
+        if len(index) > limit:
+            best, rank = bound.index_select(0, index).sort(stable=True, descending=True)
+            self.dropped = max(self.dropped, float(best[limit]))
+            index = index.index_select(0, rank[:limit].sort().values)
+        self.steps[-1] = self.steps[-1][0], order.index_select(0, index)
+        self.weight = weight.index_select(0, index)
+        self.profit = profit.index_select(0, index)
+
+    def _restore(self, step: int, state: int) -> None:
+        """Walks back the list to the set of a state."""
+        search, changed = self.search, {}
+        for i in range(step, -1, -1):
+            for width, (added, removed) in reversed(self.steps[i][0]):
+                option, state = divmod(state, width)
+                chosen = added[:option]
+                if option > len(added):
+                    chosen = removed[: option - len(added)]
+                for piece in chosen:
+                    before = search.count[piece.k] if piece.k < search.b else 0
+                    changed[piece.k] = changed.get(piece.k, before) + piece.copies
+            if i:
+                state = int(self.steps[i - 1][1][state])
+        search.full, search.changed = search.b, changed
+
+
+class _Part:
+    """The pieces to be listed next: those whose weight is a multiple of ``unit``.
+
+    Large sizes are often multiples of a unit that all small ones together hardly fill.
+    Then room for half a unit is worth no more than the small ones. Without this bound
+    large graphs whose runtimes differ by 0.1 % end unproven.
+
+    Args:
+        pieces: in the order of the types.
+        unit: of the weights of this part.
+        limit: more than any capacity that is asked for.
+
+    O(p log(p)) time for p pieces.
+    """
+
+    def __init__(self, pieces: list[_Piece], unit: int, limit: float) -> None:
+        self.unit = unit
+        self.pieces = [x for x in pieces if x.weight % unit == 0]
+        self.later = [x for x in pieces if x.weight % unit]
+        self.spare_room = -sum(min(x.weight, 0) for x in self.later)
+        self.spare_profit = sum(max(x.profit, 0) for x in self.later)
+        self.center = sum(x.weight < 0 for x in self.pieces)
+        self.left = array("q", [1]) * len(self.pieces)  # 0 once a piece is listed
+        size, value = (_int64([abs(x[j]) for x in self.pieces]) for j in (2, 3))
+        self.sums = _Relaxation(size, value, limit)
+        runs: dict[int, tuple[list[int], list[int]]] = {}
+        nearest = sorted(
+            range(len(self.pieces)), key=lambda i: abs(i - self.center + 0.5)
+        )
+        for i in nearest:
+            weight = self.pieces[i].weight
+            runs.setdefault(abs(weight), ([], []))[weight < 0].append(i)
+        self.runs = list(runs.values())
+
+    def next_run(self, longest: int) -> list[list[_Piece]]:
+        """Pieces of one weight, the nearest to the break first: added and removed."""
+        sides = [side[:longest] for side in self.runs[0]]
+        for side in self.runs[0]:
+            del side[:longest]
+        if not any(self.runs[0]):
+            del self.runs[0]
+        for i in chain(*sides):
+            self.left[i] = 0
+        return [[self.pieces[i] for i in side] for side in sides]
+
+    def relax(self) -> None:
+        """Takes the listed pieces out of the relaxation. O(p) time."""
+        self.sums.fill(torch.frombuffer(self.left, dtype=torch.int64))
+        k = min(self.center, len(self.sums.weight) - 1)
+        self.removed, self.lost = int(self.sums.weight[k]), int(self.sums.profit[k])
+        self.removable = self.removed + self.spare_room
+
+    def bound(self, room: torch.Tensor) -> torch.Tensor:
+        """What the pieces to come can add, if they may take ``room``."""
+        room = room + self.spare_room
+        room -= room % self.unit
+        return self.sums(room.add_(self.removed)).add_(self.spare_profit - self.lost)
+
+
+def _int64(values: list[int]) -> torch.Tensor:
+    return torch.frombuffer(array("q", values), dtype=torch.int64)
 
 
 def _checked(name: str, values: list[float]) -> "array[float]":
@@ -507,99 +634,49 @@ def _checked(name: str, values: list[float]) -> "array[float]":
     return floats
 
 
-def _scaled(
-    values: "array[float]", most: float, exponent: int, rounded: Callable[[float], int]
-) -> list[int]:
-    """min(value, most) * 2^exponent as integers of 62 bits, at least 1. O(n)."""
-    # In two steps, because 2^exponent may overflow.
-    a, b = 2.0 ** min(exponent, 1000), 2.0 ** max(exponent - 1000, 0)
-    if len(values) <= _LARGE:
-        return [rounded(min(x, most) * a * b) or 1 for x in values]
-    scaled = torch.frombuffer(values, dtype=torch.float64).clamp(max=most) * a * b
-    integers = (scaled.ceil() if rounded is math.ceil else scaled.floor()).long()
-    return integers.clamp(min=1).tolist()
+def _grouped(memory: "array[float]", runtimes: "array[float]") -> _Types:
+    """Sorts the items and groups identical ones. O(n log n) time."""
+
+    def quotient(i: int) -> tuple[int, float, float, float, float]:
+        # What float64 cannot hold. Of equal quotients sizes are mixed, so that changes
+        # around the break can fill any room.
+        (a, x), (b, y) = math.frexp(memory[i]), math.frexp(runtimes[i])
+        mantissa, exponent = math.frexp(b / a)
+        mixed = a * 1e6 * (5**0.5 - 1) % 1
+        return exponent + y - x, mantissa, mixed, memory[i], runtimes[i]
+
+    ratio = [r / m if m else 0.0 for m, r in zip(memory, runtimes)]
+    items = [i for i, m in enumerate(memory) if m and runtimes[i]]
+    for key in (ratio.__getitem__, quotient):
+        items.sort(key=key, reverse=True)
+        m, r = [memory[i] for i in items], [runtimes[i] for i in items]
+        new = [a != b or c != d for a, b, c, d in zip(m[1:], m, r[1:], r)]
+        start = [0, *(k for k, is_new in enumerate(new, 1) if is_new)][: len(m)]
+        types = [m[k] for k in start], [r[k] for k in start]
+        found = [ratio[items[k]] for k in start]
+        if (
+            all(map(gt, found, found[1:]))
+            and 2.0**-969 < min(found, default=1) <= max(found, default=1) < math.inf
+        ):
+            break
+    return _Types(*types, [*start, len(items)], items, _unit(types[0], sum(memory)))
 
 
-def _group(memory: "array[float]", runtimes: "array[float]") -> _Types:
-    """Groups identical items and sorts the types. O(n + types log(types)) time."""
-    groups: dict[tuple[float, float], list[int]] = {}
-    for i, pair in enumerate(zip(memory, runtimes)):
-        if pair[0] and pair[1]:
-            groups.setdefault(pair, []).append(i)
-    order = [items[0] for items in groups.values()]
-    order.sort(key=lambda i: runtimes[i] / memory[i], reverse=True)
-    ratio = [runtimes[i] / memory[i] for i in order]
-    ties = [k for k in range(len(order) - 1) if ratio[k] == ratio[k + 1]]
-    _untie(order, memory, runtimes, ratio, ties)
-    m = array("d", [memory[i] for i in order])
-    r = array("d", [runtimes[i] for i in order])
-    copies = [groups[pair] for pair in zip(m, r)]
-    start = list(accumulate(map(len, copies), initial=0))
-    return _Types(m, r, start, list(chain.from_iterable(copies)))
+def _unit(sizes: list[float], total: float) -> float:
+    """The largest number that divides all sizes up to 2^-50, or 0.
 
-
-def _group_large(memory: "array[float]", runtimes: "array[float]") -> _Types:
-    """The same for many items, vectorised. O(n log n) time."""
-    m = torch.frombuffer(memory, dtype=torch.float64)
-    r = torch.frombuffer(runtimes, dtype=torch.float64)
-    order = ((m > 0) & (r > 0)).nonzero().view(-1)
-    ratio, rank = torch.sort(r[order] / m[order], descending=True, stable=True)
-    order = order[rank]
-    new = _differs_from_previous(m[order], r[order])
-    tie = new[1:] & (ratio[1:] == ratio[:-1])
-    items: list[int] = order.tolist()
-    if bool(tie.any()):
-        ties = tie.nonzero().view(-1).tolist()
-        _untie(items, memory, runtimes, ratio.tolist(), ties)
-        order = torch.tensor(items, device="cpu")
-        new = _differs_from_previous(m[order], r[order])
-    start = new.nonzero().view(-1)
-    kinds = [array("d", x[order[start]].tolist()) for x in (m, r)]
-    return _Types(kinds[0], kinds[1], [*start.tolist(), len(items)], items)
-
-
-def _differs_from_previous(m: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
-    new = torch.ones_like(m, dtype=torch.bool)
-    new[1:] = (m[1:] != m[:-1]) | (r[1:] != r[:-1])
-    return new
-
-
-def _untie(
-    order: list[int],
-    memory: "array[float]",
-    runtimes: "array[float]",
-    ratio: list[float],
-    ties: list[int],
-) -> None:
-    """Sorts items of equal float64 runtime / memory by the exact quotient.
-
-    Division rounds monotonically, so no other items can be out of order.
-
-    Args:
-        order: item indices by falling quotient, changed in place.
-        memory: memory of the items.
-        runtimes: runtimes of the items.
-        ratio: the quotients in this order.
-        ties: positions of a quotient equal to the next, one or more of each tie.
-
-    O(n log n) time.
+    Normalised sizes are fractions with a common denominator, rounded. O(n) time.
     """
-    stop = 0
-    for k in ties:
-        if k < stop:
-            continue
-        start, stop = k, k + 1
-        while start and ratio[start - 1] == ratio[k]:
-            start -= 1
-        while stop < len(order) and ratio[stop] == ratio[k]:
-            stop += 1
-        unit = math.frexp(ratio[k])[1] if 0 < ratio[k] < math.inf else -2200
-
-        def quotient(i: int, unit: int = unit) -> int:
-            # Different quotients of 53-bit numbers differ by more than 2^-107.
-            a, x = math.frexp(runtimes[i])
-            b, y = math.frexp(memory[i])
-            return (int(a * 2**53) << (112 + x - y - unit)) // int(b * 2**53)
-
-        part = sorted(order[start:stop], key=runtimes.__getitem__, reverse=True)
-        order[start:stop] = sorted(part, key=quotient, reverse=True)
+    unit = min(sizes, default=0.0)
+    while unit > total * 2.0**-50:
+        for size in sizes:
+            multiple = size / unit
+            if abs(multiple - round(multiple)) > multiple * 2.0**-50:
+                break
+        else:
+            return unit
+        denominator = Fraction(multiple).limit_denominator(2**20).denominator
+        if denominator == 1:
+            break
+        unit /= denominator
+    return 0.0

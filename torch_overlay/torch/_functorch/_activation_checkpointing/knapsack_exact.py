@@ -17,7 +17,7 @@ and Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
 Work is counted, not timed: the answer is the same on every rank. Should it run out
 (on adversarial instances only), the best set found comes with a certified gap.
 
-Feasibility: sets of up to ``max_memory`` are all considered (up to 2^18 items), and a
+Feasibility: up to 2^18 items, sets of up to ``max_memory`` are all considered, and a
 set of more than ``max_memory * (1 + 2**-40)`` (9e-13) is never returned. The slack
 forgives the rounding of normalised sizes: five items of 0.1 fit into 0.5, six do not.
 
@@ -49,11 +49,12 @@ log = logging.getLogger(__name__)
 
 # The work of each round, in branching steps and list cells. The first round is for
 # ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
-_ROUNDS = ((500, 100_000), (40_000, 7_000_000))
+_ROUNDS = ((1_000, 100_000), (40_000, 7_000_000))
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 512  # a step adds runs until the list has so many states,
 _MAX_RUN = 2**14  # and one run adds at most so many if it is long
+_FEW = 64  # so many choices are combined faster without torch
 _BITS = 60  # of the budget and of the optimum as integers
 _OVER = 2**61  # more than fits, even after all removals: sums stop here
 
@@ -71,7 +72,8 @@ class KnapsackPlan(NamedTuple):
         runtime: float64 sum of the runtimes of the saved items.
         saved: indices of the saved items, ascending.
         recomputable: the other indices, ascending.
-        upper_bound: no set that fits into the budget has a larger runtime.
+        upper_bound: no set that fits into the budget has a larger runtime, up to the
+            rounding to float64.
         gap: ``upper_bound`` minus the runtime of ``saved``.
         optimal: whether the gap is 0 (integer runtimes with a sum below 2^53) or at
             most 1e-12 of the runtime (all others).
@@ -186,12 +188,13 @@ class ExactKnapsack:
         keep = bytearray(n)
         for i in self._free:
             keep[i] = 1
-        for start, copies in zip(search.start, search.copies()):
-            for i in self._types.items[start : start + copies]:
+        copies = search.copies()
+        for start, number in zip(search.start, copies):
+            for i in self._types.items[start : start + number]:
                 keep[i] = 1
         gap = search.bound - search.value
         if search.b < len(search.count) and not self._exact:
-            gap += n  # rounding up may add 1 per item to the value
+            gap += sum(copies)  # rounding up may add 1 per saved item to the value
         try:
             runtime = math.fsum(compress(self._runtimes, keep))
             gap_runtime = math.ldexp(gap, -search.digits)
@@ -499,22 +502,31 @@ class _List:
         runs: list[_Run] = []
         width = len(self.weight)
         least = self.search.base + self.beat + 1 - self.margin
-        weight, profit = [0], [0]  # of all choices from the runs, without the states
+        weight, profit = [0], [0]  # of choices not yet combined with the states
         while part.runs and (not runs or width < _BATCH):
             sides = part.next_run(max(1, _MAX_RUN // width))
             sides = [[x for x in side if x.bound >= least] for side in sides]
             runs.append((width, sides))
             width *= 1 + sum(map(len, sides))
-            more = [0, *chain(*(accumulate(x.weight for x in side) for side in sides))]
-            weight = [min(x + y, _OVER) for x in more for y in weight]
-            more = [0, *chain(*(accumulate(x.profit for x in side) for side in sides))]
-            profit = [min(x + y, _OVER) for x in more for y in profit]
-        self.weight = (_int64(weight).unsqueeze(1) + self.weight).view(-1)
-        self.profit = (_int64(profit).unsqueeze(1) + self.profit).view(-1)
-        self.weight.clamp_(max=_OVER)
-        self.profit.clamp_(max=_OVER)
+            w, p = (
+                [0, *chain(*(accumulate(x[j] for x in side) for side in sides))]
+                for j in (2, 3)
+            )
+            if len(w) * len(weight) <= _FEW:  # cheaper without torch
+                weight = [min(x + y, _OVER) for x in w for y in weight]
+                profit = [min(x + y, _OVER) for x in p for y in profit]
+            else:
+                self._combine(weight, profit)
+                weight, profit = w, p
+        self._combine(weight, profit)
         self.cells += width + len(part.pieces) + _STEP_CELLS
         self.steps.append((runs, self.weight))
+
+    def _combine(self, weight: list[int], profit: list[int]) -> None:
+        """Makes a state of each choice with each state."""
+        w, p = (_int64([min(x, _OVER) for x in y]) for y in (weight, profit))
+        self.weight = (w.unsqueeze(1) + self.weight).view(-1).clamp_(max=_OVER)
+        self.profit = (p.unsqueeze(1) + self.profit).view(-1).clamp_(max=_OVER)
 
     def _prune(self, part: "_Part") -> None:
         """Notes the best set and drops dominated and hopeless states."""

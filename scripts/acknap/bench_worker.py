@@ -23,6 +23,7 @@ import importlib
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import re
 import resource
@@ -246,6 +247,17 @@ class Worker:
         return [(*answer[:3], None) for answer in answers]
 
 
+def answers_apart() -> TextIO:
+    """Keep standard output for answers: what anyone prints goes to standard error.
+
+    File descriptor 1 counts too: a library in C or a subprocess may print.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return answers
+
+
 def serve(worker: object, answers: TextIO) -> None:
     """Answer requests by the worker's methods until standard input ends."""
     for line in sys.stdin:
@@ -259,8 +271,7 @@ def serve(worker: object, answers: TextIO) -> None:
 
 def main() -> None:
     """Load what there is, then serve."""
-    # What torch prints while it loads is not an answer.
-    answers, sys.stdout = sys.stdout, sys.stderr
+    answers = answers_apart()
     if "torch" in [name for name in PACKAGES if version(name)]:
         importlib.import_module("torch").set_num_threads(1)
     worker = Worker()

@@ -129,7 +129,8 @@ def _show(partitions: Sequence[dict[str, Any]]) -> None:
     console.print(table)
     console.print(
         "plan: the knapsack's use; ratio, bytes, storages: what the partition saves, "
-        "by three measures (benchmarks/SCHEMA.md). *: over the budget."
+        "by three measures (benchmarks/SCHEMA.md). *: over the budget. Parted by the "
+        "released torch, also for exact; with the series the partition keeps to it."
     )
 
 

@@ -20,6 +20,7 @@ from torch.utils import flop_counter
 from acknap.capture_builtin import Built
 from acknap.capture_models import ModelError, build
 
+_operators: Callable[[], Any] = partitioners.get_default_op_list
 _ATTENTION: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
@@ -129,15 +130,13 @@ def _treat_attention_as_on_cuda() -> None:
     The partitioner lists CUDA's operators as costly to compute and does not know the
     CPU's, which it would recompute for nothing.
     """
-    if _ATTENTION in flop_counter.flop_registry:
-        return
-    flop_counter.register_flop_formula(_ATTENTION)(
-        lambda q, k, v, *_, **__: flop_counter.sdpa_flop_count(q, k, v)
-    )
-    operators: Callable[[], Any] = partitioners.get_default_op_list
+    if _ATTENTION not in flop_counter.flop_registry:  # newer releases know its cost
+        flop_counter.register_flop_formula(_ATTENTION)(
+            lambda q, k, v, *_, **__: flop_counter.sdpa_flop_count(q, k, v)
+        )
 
     def listed() -> Any:
-        found = operators()
+        found = _operators()
         found.compute_intensive_ops.add(_ATTENTION)
         found.recomputable_ops.discard(_ATTENTION)
         found.fusible_ops.discard(_ATTENTION)

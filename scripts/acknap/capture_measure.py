@@ -45,7 +45,7 @@ class Graph:
         exits: The ratios of the partitions that the partitioner tries before the
             knapsack; it takes the first that is below the budget.
         unbudgeted: What the partition without a budget saves beside inputs, as a share
-            of what can be saved.
+            of what can be saved; 0 if nothing can.
     """
 
     def __init__(self, joint: Joint) -> None:
@@ -65,7 +65,7 @@ class Graph:
         self.exits = [self._ratio(size) for size in sizes[1:3]]
         first = next(iter(self._sets.values()))[0]
         own = _size(node for node in first if node not in self.inputs)
-        self.unbudgeted = own / (self.most - self.least)
+        self.unbudgeted = own / (self.most - self.least) if self.nodes else 0.0
 
     def sizes(self) -> list[float]:
         """Return the items' bytes."""

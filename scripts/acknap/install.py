@@ -94,10 +94,7 @@ def uninstall(layout: Layout, targets: Targets, python: str | None) -> str:
             line = _verified(layout, targets, torch, "pristine")
             return f"nothing to uninstall: {line}"
         if not found.journal:
-            raise HarnessError(
-                f"{torch}: `install` did not make it, so that nothing is changed now: "
-                f"{found.note}"
-            )
+            raise HarnessError(f"{torch}: nothing is changed: {found.note}")
         folders = {(torch.site_packages / path).parent for path in found.journal.files}
         installed.require_writable({torch.site_packages, *folders})
         journal.take_back(torch)

@@ -12,7 +12,7 @@ from acknap.errors import HarnessError
 from acknap.paths import Layout
 from acknap.targets import Targets
 
-# One release of each series.
+# The bases of two series; the third is one of them but for a hunk.
 SUITE_TARGETS = ("v2.9.1", "v2.10.0")
 
 _COMMANDS = (

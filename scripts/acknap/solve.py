@@ -26,13 +26,14 @@ from acknap.progress import say, working
 from acknap.targets import Targets
 
 USUAL = ("stock.dp", "stock.hirschberg", "stock.ilp", "stock.greedy", "patched.exact")
-_LIMIT = 60.0  # seconds; a solver that takes longer is given up
+_LIMIT = 60.0  # seconds of one solve
 _PROVEN = 1e-12
 _CURVE = 100  # budgets of a plot
 _UNITS = {"flops": "flop", "profile": "ms"}
 _LEGEND = """\
 used: share of the budget. kept: runtime that is not recomputed. extra: recomputation
-above the optimum's. gap: how far the kept runtime is from the bound that exact proves.
+above the optimum's; - if that is none, or over. gap: how far the kept runtime is from
+the bound that exact proves.
 stock: as released. patched: with the series.
 """
 
@@ -142,8 +143,11 @@ class Solving:
 
     def __call__(self, contender: str, budget: float) -> Row:
         """Solve with one solver, and check its answer."""
+        best = self.best(budget)
+        if not self._session.has(contender):
+            return Row(budget, contender, None, 0.0, best, "this release has none")
         side, solver = contender.split(".")
-        worker, best = self._session.worker(side), self.best(budget)
+        worker = self._session.worker(side)
         try:
             worker.load(self.problem)
             worker.solve(solver, [budget], 1, _LIMIT)  # warm up
@@ -163,11 +167,14 @@ class Solving:
         new = [budget for budget in budgets if budget not in self._best]
         if new:
             worker = self._session.worker("patched")
-            worker.load(self.problem)
-            answer = worker.solve("prepared", new, 1, _LIMIT)
-            for budget, (saved, value, bound, _) in zip(
-                new, answer["answers"], strict=True
-            ):
+            try:
+                worker.load(self.problem)
+                answers = worker.solve("prepared", new, 1, _LIMIT * len(new))["answers"]
+            except WorkerError as error:
+                raise HarnessError(
+                    f"exact fails on {self.problem.spec}: {error}"
+                ) from error
+            for budget, (saved, value, bound, _) in zip(new, answers, strict=True):
                 self._best[budget] = Best(saved, value, bound)
         return [self._best[budget] for budget in budgets]
 
@@ -208,7 +215,7 @@ def _cells(row: Row, total: float) -> tuple[str, ...]:
         f"{100 * check.used:.2f}",
         f"{100 * check.excess:.2f}" if over else "no",
         f"{100 * check.value / (total or 1.0):.2f}",
-        "-" if over else f"{100 * (extra or 0.0):.2f}",
+        "-" if over or extra is None else f"{100 * extra:.2f}",
         "-" if over else "proven" if gap <= _PROVEN else f"{100 * gap:.2g}",
         short(1e3 * row.seconds),
     )

@@ -35,6 +35,10 @@ from acknap.targets import Target, Targets
 
 # The modules that a measured value depends on.
 _MEASURING = (
+    "bench_point",
+    "bench_session",
+    "bench_truth",
+    "tracer",
     "bench_worker",
     "bench_peer_solvers",
     "bench_trainer",
@@ -114,6 +118,8 @@ def _key(
             patches.update(patch.path.read_bytes())
     here = Path(__file__)
     files = [here.with_name(f"{name}.py") for name in _MEASURING]
+    files += sorted((layout.root / "benchmarks" / "instances").rglob("*.json"))
+    files.append(layout.requirements / "capture-transformers.txt")
     code = sha256(b"".join(file.read_bytes() for file in files))
     return {
         "machine": bench_record.machine(),

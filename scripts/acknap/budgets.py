@@ -23,4 +23,4 @@ def parse(text: str) -> list[float]:
                 "0.1,0.25,0.5"
             )
         budgets.append(budget)
-    return budgets
+    return list(dict.fromkeys(budgets))

@@ -98,7 +98,7 @@ def _partitions(
     runs = [(budget, solver) for budget in budgets for solver in solvers]
     if not runs:
         return []
-    with working(f"Parting it: {len(solvers)} solvers, {len(budgets)} budgets"):
+    with working(f"Parting it: solvers: {len(solvers)}, budgets: {len(budgets)}"):
         return [tracer.measure(graph, solver, budget) for budget, solver in runs]
 
 

@@ -22,7 +22,7 @@ _BaseImage = Annotated[
     str | None, typer.Option(help="Instead of a Python image.", metavar="IMAGE")
 ]
 _Network = Annotated[
-    str | None, typer.Option(help="The build's network: host.", metavar="NAME")
+    str | None, typer.Option(help="The build's network, such as host.", metavar="NAME")
 ]
 _FromSource = Annotated[
     bool, typer.Option("--from-source", help="Compile torch: --stage source.")

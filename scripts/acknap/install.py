@@ -49,7 +49,7 @@ def status(layout: Layout, targets: Targets, python: str | None) -> int:
 
 
 def install(layout: Layout, targets: Targets, python: str | None) -> str:
-    """Put the series into an installed torch, or all of it or nothing.
+    """Put the series into an installed torch, all of it or nothing.
 
     Returns:
         One line that says what was done.

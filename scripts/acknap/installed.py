@@ -132,14 +132,17 @@ def locked(torch: Torch) -> Iterator[None]:
 def _choose(python: str | None) -> Path:
     named = python or os.environ.get("VIRTUAL_ENV")
     if named and (folder := Path(named)).is_dir():
-        return folder.absolute() / "bin" / "python"
+        found_in = folder.absolute() / "bin" / "python"
+        if not found_in.exists():
+            raise HarnessError(
+                f"{named} is no virtual environment: no bin/python in it"
+            )
+        return found_in
     for name in [named] if named else ["python", "python3"]:
         if found := shutil.which(name):
             # Not resolved: a link would lead out of its environment.
             return Path(found).absolute()
-    raise HarnessError(
-        f"there is no {named or 'python'} to run: name a Python with --python"
-    )
+    raise HarnessError(f"cannot run {named or 'python'}: name a Python with --python")
 
 
 def _locate(python: Path) -> Path | None:

@@ -230,14 +230,14 @@ def _sync_folders(torch: Torch, paths: Mapping[str, Any]) -> None:
 
 
 def _sync_tree(folder: Path) -> None:
+    # The files too: where there are no hard links, originals are copies.
     for path in (folder, *folder.rglob("*")):
-        if path.is_dir():
-            _sync(path)
+        _sync(path)
 
 
-def _sync(folder: Path) -> None:
-    """Make sure that a folder's entries survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Make sure that a file, or a folder's entries, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

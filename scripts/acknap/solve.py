@@ -89,7 +89,9 @@ def run_solve(
         HarnessError: The file is no instance, or an environment cannot be made.
     """
     instance, asked = instances.load(file), parse(budgets)
-    contenders = choose(solvers) if solvers else list(USUAL)
+    contenders = list(USUAL) if solvers is None else choose(solvers)
+    if plot and (plot.suffix != ".svg" or not plot.absolute().parent.is_dir()):
+        raise HarnessError(f"--plot {plot}: name an .svg file in a folder that exists")
     release = targets.get(target)
     found = environments.stock(layout, release), environments.patched(layout, release)
     for environment in found:
@@ -97,7 +99,7 @@ def run_solve(
     console = Console(soft_wrap=True)
     with Session({one.kind: one.python for one in found}) as session:
         solving = Solving(session, instance)
-        with working(f"Solving {instance.name}: {len(contenders)} solvers"):
+        with working(f"Solving {instance.name}, solvers: {len(contenders)}"):
             rows = [solving(name, budget) for budget in asked for name in contenders]
         console.print(table(instance, rows), _LEGEND, sep="")
         for row in rows:
@@ -210,6 +212,8 @@ def _cells(row: Row, total: float) -> tuple[str, ...]:
         return ("-", "-", "-", "-", "failed", "-")
     over = bool(check.excess)
     extra = extra_recomputation(check.value, best.value, total)
+    if check.value >= best.value:  # also where nothing has to be recomputed
+        extra = 0.0
     gap = (best.bound - check.value) / (best.bound or 1.0)
     return (
         f"{100 * check.used:.2f}",
@@ -253,6 +257,8 @@ def worth(instance: Instance, price: float) -> str:
     share = sum(instance.memory) / (sum(instance.sizes) or 1.0)
     per_mb = price * share * 1e6
     total = sum(instance.runtimes) or 1.0
+    if per_mb > total:
+        return "One more MB would be more than all items take.\n"
     return (
         f"One more MB would spare about {per_mb:.3g} {unit}, "
         f"{100 * per_mb / total:.2g} % of the runtime of all items.\n"

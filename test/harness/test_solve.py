@@ -94,13 +94,33 @@ def test_a_line_for_each_budget_and_solver(
     assert rows[-1] == "0.5 stock.greedy 0.00 no 0.00 150.00 1e+02"
 
 
-def test_a_solver_that_fails_is_said_to(
+def test_a_solver_that_the_release_lacks(
     toy: Toy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(toy, "0.5", "stock.ilp") == 0
     said = capsys.readouterr()
     assert "failed" in said.out
-    assert "stock.ilp at 0.5: KeyError: 'ilp'" in said.err
+    assert "stock.ilp at 0.5: this release has none" in said.err
+
+
+def test_waste_where_the_optimum_recomputes_nothing(
+    toy: Toy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(toy, "1", "stock.greedy") == 0
+    assert "1 stock.greedy 0.00 no 0.00 - 1e+02" in "\n".join(lines(capsys))
+
+
+def test_a_reference_that_fails_is_one_line(toy: Toy) -> None:
+    broken = EXACT.replace("every, best = ", "raise ValueError('no luck')\n        ")
+    toy.install(toy.patched, f"{FOLDER}/knapsack_exact.py", broken)
+    with pytest.raises(HarnessError, match="exact fails on toy: ValueError: no luck"):
+        run(toy, "0.5", "stock.dp")
+
+
+@pytest.mark.parametrize("name", ["f.png", "nowhere/f.svg"])
+def test_a_plot_that_cannot_be(toy: Toy, name: str) -> None:
+    with pytest.raises(HarnessError, match="name an .svg file in a folder that exists"):
+        run(toy, "0.5", plot=toy.layout.root / name)
 
 
 def test_the_plan_by_operator_and_the_price(

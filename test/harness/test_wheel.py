@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from acknap import pip
 from acknap.series import revision
@@ -26,7 +27,8 @@ def make(repository: Repository, *arguments: str | Path) -> Path:
 
 
 def label(repository: Repository) -> str:
-    return f"acknap.{revision(repository.layout, 'v1')[:8]}"
+    written = f"1+acknap.{revision(repository.layout, 'v1')[:8]}"
+    return str(Version(written).local)  # digits alone lose their leading zeros
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -40,7 +40,6 @@ def memory(quick: bool) -> list[Point]:
             for width in (3 * million, 10 * million, 30 * million)
         ),
         ("random", 2000, 10_000, ("stock.dp", "patched.dp", "patched.hirschberg")),
-        ("strongly", 2000, million, ("patched.hirschberg", "patched.exact")),
         ("random", 2000, ROWS_UNITS, ("patched.exact",)),
     ]
     if not quick:
@@ -53,7 +52,10 @@ def memory(quick: bool) -> list[Point]:
             ("random", 2000, million, ("stock.hirschberg", "patched.hirschberg")),
             ("random", 20, 100 * million, ("stock.hirschberg",)),
             ("random", 20, 200 * million, ("stock.hirschberg",)),
-            ("strongly", 2000, 10 * million, ("patched.hirschberg", "patched.exact")),
+            *(
+                ("strongly", 2000, w, ("patched.hirschberg", "patched.exact"))
+                for w in (million, 10 * million)
+            ),
             *(
                 ("random", n, million, ("patched.hirschberg", "patched.exact"))
                 for n in (5, 50, 500)

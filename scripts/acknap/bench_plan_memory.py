@@ -72,6 +72,6 @@ def memory(quick: bool) -> list[Point]:
     ]
     points += [
         Point("memory", "memory", f"{family}:n=2000", (0.5,), ("patched.exact",))
-        for family in ("layers", "uncorrelated", "wide")
+        for family in ("layers", "uncorrelated", *(() if quick else ("wide",)))
     ]
     return points

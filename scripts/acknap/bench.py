@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,10 @@ def run_bench(
         "patched": patched.python,
         "peers": peers / "bin" / "python",
     }
-    with Session(pythons) as session, Partition(layout, pythons) as partition:
+    with (
+        closing(Session(pythons)) as session,
+        closing(Partition(layout, pythons)) as partition,
+    ):
         record = bench_record.open_record(
             layout.results / (QUICK if quick else FULL),
             _key(layout, release, session, pythons),

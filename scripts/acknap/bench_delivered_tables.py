@@ -12,10 +12,11 @@ from acknap.bench_delivered import (
     recompute,
     runs,
 )
+from acknap.bench_names import contender_name
 from acknap.bench_plan import ALL, VARIANTS
 from acknap.bench_record import Record
 from acknap.bench_stats import short
-from acknap.bench_tables import contender_name, table
+from acknap.bench_tables import table
 from acknap.chart_data import extra_recomputation
 
 BASE = "stock.dp"

@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from acknap.bench_point import Point
 from acknap.errors import HarnessError
@@ -22,15 +21,8 @@ class Partition:
         self._tracers: dict[tuple[str, bool], Tracer] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the workers."""
         self._stack.close()
 
     def __call__(self, point: Point) -> dict[str, Any]:
@@ -73,7 +65,7 @@ class Partition:
         if key not in self._tracers:
             more = (transformers(self._layout),) if needs else ()
             made = Tracer(self._layout, side, self._pythons[side], packages=more)
-            self._tracers[key] = self._stack.enter_context(made)
+            self._tracers[key] = self._stack.enter_context(closing(made))
         graphs = self._tracers[key].capture(model)
         index = max(range(len(graphs)), key=lambda i: len(graphs[i]["runtimes"]))
         graph = graphs[index]

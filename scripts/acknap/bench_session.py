@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from acknap.bench_problems import Problem
 from acknap.errors import HarnessError
@@ -152,15 +151,8 @@ class Session:
         self._pythons = pythons
         self._workers: dict[str, Worker] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the workers."""
         for worker in self._workers.values():
             worker.close()
 

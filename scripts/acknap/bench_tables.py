@@ -6,12 +6,12 @@ from typing import Any
 
 from acknap.bench_claims import Verdict
 from acknap.bench_memory import memory_points
+from acknap.bench_names import SIDES, contender_name, solver_name
 from acknap.bench_record import Record
 from acknap.bench_stats import median_seconds, ratio, short
 from acknap.chart_data import extra_recomputation
 
 SOLVERS = ("dp", "hirschberg", "ilp", "greedy", "exact")
-SIDES = {"stock": "released", "patched": "this series"}
 
 Cells = Sequence[str]
 
@@ -58,7 +58,7 @@ def quality(record: Record) -> str:
     for solver in SOLVERS:
         for side, said in SIDES.items():
             if cells := _quality_row(record, f"{side}.{solver}"):
-                rows.append((f"{_solver(solver)}, {said}", *cells))
+                rows.append((f"{solver_name(solver)}, {said}", *cells))
     return table(header, rows)
 
 
@@ -206,17 +206,6 @@ def _problem(point: dict[str, Any]) -> str:
     if len(budgets) > 1:
         return f"{name}, {len(budgets)} budgets"
     return name if "units" in name else f"{name}, budget {budgets[0]:g}"
-
-
-def contender_name(contender: str) -> str:
-    """Name a solver and its side."""
-    side, _, solver = contender.partition(".")
-    said = {**SIDES, "peers": "peer"}[side]
-    return f"{_solver(solver)}, {said}"
-
-
-def _solver(solver: str) -> str:
-    return {"hirschberg": "Hirschberg", "cp_sat": "CP-SAT"}.get(solver, solver)
 
 
 def _percent(value: float) -> str:

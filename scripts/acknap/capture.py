@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from acknap import environments, instances
+from acknap.bench_delivered import excess
 from acknap.bench_stats import short
 from acknap.budgets import parse
 from acknap.errors import HarnessError
@@ -55,7 +57,9 @@ def run_capture(
     environment = environments.stock(layout, release)
     inspect(environment)
     more = [transformers(layout)] if model.startswith(TRANSFORMERS) else []
-    with Tracer(layout, "stock", environment.python, Path.cwd(), more) as tracer:
+    with closing(
+        Tracer(layout, "stock", environment.python, Path.cwd(), more)
+    ) as tracer:
         with working(f"Capturing {model} in torch {release.release}"):
             graphs = tracer.capture(model)
         if not any(graph["memory"] for graph in graphs):
@@ -121,8 +125,7 @@ def _show(partitions: Sequence[dict[str, Any]]) -> None:
     for name in header:
         table.add_column(name, justify="left" if name == "solver" else "right")
     for row in partitions:
-        shares = [row.get(name) for name in header[2:6]]
-        cells = [_share(share, row["budget"]) for share in shares]
+        cells = [_share(row, name) for name in header[2:6]]
         solver = row["solver"] if row["knapsack_used"] else "(no knapsack)"
         table.add_row(short(row["budget"]), solver, *cells, str(row.get("cuts", "-")))
     console = Console()
@@ -134,7 +137,7 @@ def _show(partitions: Sequence[dict[str, Any]]) -> None:
     )
 
 
-def _share(share: float | None, budget: float) -> str:
-    if share is None:
+def _share(row: dict[str, Any], measure: str) -> str:
+    if measure not in row:
         return "-"
-    return f"{share:.4f}{'*' if share > budget * (1 + 1e-9) else ' '}"
+    return f"{row[measure]:.4f}{'*' if excess(row, measure) else ' '}"

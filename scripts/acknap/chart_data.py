@@ -202,7 +202,7 @@ class Training:
 
 def training(record: Record) -> list[Training]:
     """Return the runs of the training, the smaller budgets first."""
-    runs = (
+    found = (
         Training(
             run["contender"],
             run["budget"],
@@ -213,7 +213,7 @@ def training(record: Record) -> list[Training]:
         for point in record.of("training")
         for run in point["runs"]
     )
-    return sorted(runs, key=lambda run: run.budget)
+    return sorted(found, key=lambda run: run.budget)
 
 
 def same_losses(runs: Sequence[Training]) -> bool:

@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from acknap.bench_names import contender_name
+
 # Okabe and Ito's colours, which colour-blind people can tell apart; marker, line and
 # lightness differ too, for those who print in grey.
 STYLES: dict[str, dict[str, Any]] = {
@@ -24,7 +26,6 @@ STYLES: dict[str, dict[str, Any]] = {
 COLOURS = {name: style["color"] for name, style in STYLES.items()} | {
     "stock.exact": "#0072B2"
 }
-_NAMES = {"hirschberg": "Hirschberg"}
 SETTINGS: dict[Any, Any] = {
     "font.size": 11,
     "axes.titlesize": 12,
@@ -42,18 +43,11 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
-def label(contender: str) -> str:
-    """Name a contender in a legend."""
-    side, solver = contender.split(".")
-    side = {"stock": "released", "patched": "this series", "peers": "peer"}[side]
-    return f"{_NAMES.get(solver, solver)}, {side}"
-
-
 def joined_label(contenders: Sequence[str]) -> str:
     """Name solvers that share a line: "exact; dp and ilp, this series"."""
     sides: dict[str, list[str]] = {}
     for contender in contenders:
-        solver, _, side = label(contender).partition(", ")
+        solver, _, side = contender_name(contender).partition(", ")
         sides.setdefault(side, []).append(solver)
     return "; ".join(f"{', '.join(names)} ({side})" for side, names in sides.items())
 
@@ -79,7 +73,7 @@ def line(
     ordered = sorted(points)
     if ordered:
         x, y = zip(*ordered, strict=True)
-        style = {"label": label(contender), **STYLES[contender]}
+        style = {"label": contender_name(contender), **STYLES[contender]}
         axes.plot(x, y, **style | more)
 
 

@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from acknap import chart_data
+from acknap.bench_names import contender_name
 from acknap.bench_record import Record
 from acknap.chart_style import (
     COLOURS,
     SETTINGS,
     STYLES,
     joined_label,
-    label,
     line,
     new_axes,
     plain_ticks,
@@ -60,7 +60,7 @@ def _memory(record: Record) -> Figure | None:
         x, y = zip(*points, strict=True)
         axes.plot(x, y, **style)
         axes.annotate(
-            f"{label(contender)}, by its law at the published W",
+            f"{contender_name(contender)}, by its law at the published W",
             (x[-1], y[-1]),
             xytext=(0, 9 if contender == "stock.dp" else -14),
             textcoords="offset points",
@@ -199,7 +199,9 @@ def _delivered(record: Record) -> Figure | None:
     panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
     for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
         total = len(within) + len(over)
-        axes.set_title(f"{label(variant)}: {len(over)} of {total} over", fontsize=10.5)
+        axes.set_title(
+            f"{contender_name(variant)}: {len(over)} of {total} over", fontsize=10.5
+        )
         axes.axline((0, 0), slope=1, color="black", lw=1, zorder=0)
         style = {"color": COLOURS[variant], "ls": "none", "ms": 5, "alpha": 0.8}
         for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
@@ -253,7 +255,7 @@ def _training(record: Record) -> Figure | None:
 
 
 def _training_label(run: chart_data.Training) -> str:
-    return f"{label(run.contender)}, at {run.budget:g}"
+    return f"{contender_name(run.contender)}, at {run.budget:g}"
 
 
 def _bytes(size: float, _: object) -> str:

@@ -217,10 +217,7 @@ def _compiled(torch: Torch, paths: list[str]) -> set[str]:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(content)
     path.chmod(mode & 0o777)
 
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def run_solve(
     for environment in found:
         inspect(environment)
     console = Console(soft_wrap=True)
-    with Session({one.kind: one.python for one in found}) as session:
+    with closing(Session({one.kind: one.python for one in found})) as session:
         solving = Solving(session, instance)
         with working(f"Solving {instance.name}, solvers: {len(contenders)}"):
             rows = [solving(name, budget) for budget in asked for name in contenders]

@@ -3,8 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from acknap import extra_packages
 from acknap.bench_session import Worker, WorkerError
@@ -49,15 +48,8 @@ class Tracer:
             raise HarnessError(f"the {side} environment fails: {error}") from error
         self.description = self._worker.description
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the worker."""
         self._worker.close()
         self._scratch.cleanup()
 

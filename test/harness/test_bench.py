@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def python(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def session(python: Path) -> Iterator[Session]:
-    with Session({"stock": python, "patched": python}) as opened:
+    with closing(Session({"stock": python, "patched": python})) as opened:
         yield opened
 
 

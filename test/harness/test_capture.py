@@ -1,6 +1,7 @@
 """`capture`: the harness's side with a worker of a few lines, and once real torch."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_a_point_parts_the_largest_graph_on_both_sides(toy: Toy) -> None:
     pythons = {"stock": toy.stock.python, "patched": toy.patched.python}
     contenders = ("stock.dp", "stock.exact", "patched.exact", "stock.broken")
     point = Point("t", "partition", "real:captured/toy", (0.2, 0.6), contenders)
-    with Partition(toy.layout, pythons) as partition:
+    with closing(Partition(toy.layout, pythons)) as partition:
         result = partition(point)
     assert (result["items"], result["total"], result["unbudgeted"]) == (3, 6.0, 0.75)
     assert [row["contender"] for row in result["rows"]] == [
@@ -227,7 +228,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("there is no environment with torch 2.10.0 yet")
     folder = tmp_path_factory.mktemp("user")
     (folder / "toy_model.py").write_text(MODEL)
-    with Tracer(REAL, "stock", STOCK / "bin" / "python", folder) as made:
+    with closing(Tracer(REAL, "stock", STOCK / "bin" / "python", folder)) as made:
         yield made
 
 

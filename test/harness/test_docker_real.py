@@ -9,8 +9,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,26 @@ class Docker:
         return self("run", "--rm", "--network=none", f"--user={user}", tag, *command)
 
 
+WAIT = 'echo "$DOCKER_HOST"; read -r _'
 OPTIONS = ("--base-image", BASE, "--network", "host")
+
+
+@contextmanager
+def engine(variables: dict[str, str]) -> Iterator[str]:
+    """Give the address of an engine that ends with the block."""
+    with subprocess.Popen(
+        [LAYOUT.root / "docker" / "engine.sh", "sh", "-c", WAIT],
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        assert address  # else the script said why
+        yield address
+        process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -93,23 +114,16 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Docker]:
         "PIP_EXTRA_INDEX_URL": f"http://me:{WORD}@{address}",
         "PIP_CERT": str(certificates),
     }
-    script = LAYOUT.root / "docker" / "engine.sh"
-    with subprocess.Popen(
-        [script, "sh", "-c", 'echo "$DOCKER_HOST"; read -r _'],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin
-        assert process.stdout
-        variables["DOCKER_HOST"] = process.stdout.readline().strip()
-        assert variables["DOCKER_HOST"]  # else the script said why
-        made = Docker(variables)
-        if not made("image", "ls", "--quiet", BASE):
-            script = LAYOUT.root / "docker" / "base-image.sh"
-            subprocess.run([script, BASE], env=variables, check=True)
-        yield made
-        process.stdin.close()
+    LAYOUT.build.mkdir(exist_ok=True)
+    with (
+        # Its images take 16 GB, which the suites after this one need.
+        tempfile.TemporaryDirectory(prefix="engine-", dir=LAYOUT.build) as folder,
+        engine(variables | {"ACKNAP_ENGINE": folder}) as address,
+    ):
+        variables["DOCKER_HOST"] = address
+        script = LAYOUT.root / "docker" / "base-image.sh"
+        subprocess.run([script, BASE], env=variables, check=True)
+        yield Docker(variables)
     index.close()
 
 

@@ -7,7 +7,7 @@ a common unit that they were before the division. Filling the budget by falling 
 and Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
 
 1. Best-first branch and bound on the break settles repeated layers, and runtimes of
-   widely different size, in tens of nodes. Without it the solver takes four times
+   widely different size, in tens of nodes. Without it the solver takes three times
    longer on captured graphs, and some runtimes from 1 to 1e13 end unproven.
 2. A list of undominated changes of the break solution (Nemhauser and Ullmann [2]),
    grown outwards from the break (Pisinger [3]) over the items that no bound can decide
@@ -37,9 +37,10 @@ import heapq
 import logging
 import math
 from array import array
+from collections import defaultdict
 from fractions import Fraction
 from itertools import accumulate, chain, compress
-from operator import gt, mul, sub
+from operator import gt, lt, mul
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -50,11 +51,13 @@ log = logging.getLogger(__name__)
 # The work of each round, in branching steps and list cells. The first round is for
 # ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
 _ROUNDS = ((1_000, 100_000), (40_000, 7_000_000))
+# The list settles more types than this faster, but wants a good set to begin with.
+_MANY_TYPES = 128
+_ROUNDS_MANY = ((200, 100_000), _ROUNDS[1])
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 512  # a step adds runs until the list has so many states,
-_MAX_RUN = 2**14  # and one run adds at most so many if it is long
-_FEW = 64  # so many choices are combined faster without torch
+_MAX_RUN = 128  # each of at most so many pieces that are added or removed
 _BITS = 60  # of the budget and of the optimum as integers
 _OVER = 2**61  # more than fits, even after all removals: sums stop here
 
@@ -93,10 +96,11 @@ class KnapsackPlan(NamedTuple):
 class _Types(NamedTuple):
     """Distinct items by falling runtime / memory, both positive."""
 
-    memory: list[float]
-    runtime: list[float]
-    start: list[int]  # items[start[k] : start[k + 1]] are the copies of type k
-    items: list[int]
+    memory: torch.Tensor
+    runtime: torch.Tensor
+    items: list[list[int]]  # the indices of the copies of each type, ascending
+    count: torch.Tensor  # of the copies
+    exact: bool  # whether all runtimes are integers whose sum float64 can hold
     unit: float  # all memory is a multiple of it; 0 if it is not known
 
 
@@ -159,9 +163,11 @@ class ExactKnapsack:
             )
         m, r = _checked("memory", memory), _checked("runtimes", runtimes)
         self._runtimes = r
-        self._free = [i for i, x in enumerate(m) if not x and r[i]] if 0.0 in m else []
-        self._types = _grouped(m, r)
-        self._exact = sum(r) < 2**53 and all(map(float.is_integer, self._types.runtime))
+        items: defaultdict[tuple[float, float], list[int]] = defaultdict(list)
+        for i, item in enumerate(zip(m, r)):
+            items[item].append(i)
+        self._free = [i for x in items if not x[0] and x[1] for i in items[x]]
+        self._types = _sorted(items, sum(m), sum(r))
 
     def solve(self, max_memory: float) -> KnapsackPlan:
         """Solves for one budget.
@@ -183,18 +189,20 @@ class ExactKnapsack:
                 f"max_memory must be finite and not negative, got {max_memory}"
             )
         n = len(self._runtimes)
-        search = _Search(self._types, self._exact, max_memory)
+        search = _Search(self._types, max_memory)
         search.run()
         keep = bytearray(n)
         for i in self._free:
             keep[i] = 1
-        copies = search.copies()
-        for start, number in zip(search.start, copies):
-            for i in self._types.items[start : start + number]:
-                keep[i] = 1
+        items = self._types.items
+        for i in chain(*items[: search.full]):
+            keep[i] = 1
+        for k, number in search.exceptions().items():
+            for j, i in enumerate(items[k]):
+                keep[i] = j < number
         gap = search.bound - search.value
-        if search.b < len(search.count) and not self._exact:
-            gap += sum(copies)  # rounding up may add 1 per saved item to the value
+        if search.b < len(search.count) and not self._types.exact:
+            gap += sum(keep)  # rounding up may add 1 per saved item to the value
         try:
             runtime = math.fsum(compress(self._runtimes, keep))
             gap_runtime = math.ldexp(gap, -search.digits)
@@ -206,7 +214,7 @@ class ExactKnapsack:
             recomputable=[i for i, kept in enumerate(keep) if not kept],
             upper_bound=runtime + gap_runtime,
             gap=gap_runtime,
-            optimal=gap * 10**12 <= (0 if self._exact else search.value),
+            optimal=gap * 10**12 <= (0 if self._types.exact else search.value),
             marginal_runtime=search.marginal,
         )
 
@@ -252,79 +260,79 @@ class _Search:
     are valid.
 
     The best set has all copies of the types before ``full`` and none of the others,
-    except where ``changed`` tells another number of copies.
+    with exceptions.
 
     Args:
         types: the distinct items.
-        exact: whether the runtimes are integers whose sum float64 can hold.
         max_memory: the budget.
 
     O(n) time.
     """
 
-    def __init__(self, types: _Types, exact: bool, max_memory: float) -> None:
-        self.exact, self.lattice = exact, types.unit > 0
-        fits = [m <= max_memory * (1 + 2.0**-41) for m in types.memory]
-        count = map(sub, types.start[1:], types.start)
-        columns = types.memory, types.runtime, types.start, count
-        memory, runtime, self.start, self.count = (
-            list(compress(column, fits)) for column in columns
-        )
+    def __init__(self, types: _Types, max_memory: float) -> None:
+        self.exact, self.lattice = types.exact, types.unit > 0
         if types.unit:
             budget = min(max_memory / types.unit, 2.0**53)
-            self.weight = [round(m / types.unit) for m in memory]
+            weight = types.memory / types.unit
         else:
             digits = _BITS - math.frexp(max_memory)[1]
             budget = math.ldexp(max_memory, digits)
-            self.weight = [round(math.ldexp(m, digits)) or 1 for m in memory]
+            weight = _scaled(types.memory, digits)
+        weight = weight.round_().clamp_(1, _OVER).long()
         self.capacity = int(budget * (1 + 2.0**-41))
+        count = torch.minimum(types.count, self.capacity // weight)
+        self.weight, self.count = weight.tolist(), count.tolist()
+        n = len(self.count)
+        # Not all copies of these types fit, even alone.
+        fewer = map(lt, self.count, types.count.tolist())
+        self.fewer = {k: self.count[k] for k in compress(range(n), fewer)}
         self.b = self.base_weight = 0  # the break type, the weight of those before it
         for more in map(mul, self.weight, self.count):
             if self.base_weight + more > self.capacity:
                 break
             self.base_weight += more
             self.b += 1
-        b = self.b
-        missing = [fits.index(False)] if False in fits else []
-        missing += [types.start.index(self.start[b])] if b < len(memory) else []
+        first = min([self.b, *self.fewer])
         self.marginal = 0.0
-        if missing:
-            self.marginal = types.runtime[min(missing)] / types.memory[min(missing)]
-        self.digits = 0
-        if memory and not exact:
-            # The types before the break fit together, and the break type fits alone:
-            # they are worth 1 to 2 optima. Shares, because the sum may overflow.
-            copies = [
-                *self.count[:b],
-                self.capacity // self.weight[min(b, len(memory) - 1)],
-            ]
-            most = max(runtime[: b + 1])
-            share = sum(r / most * c for r, c in zip(runtime, copies))
-            self.digits = _BITS - math.frexp(most)[1] - math.frexp(share)[1]
-        self.profit = [math.ceil(math.ldexp(r, self.digits)) or 1 for r in runtime]
-        self.base = sum(map(mul, self.profit[:b], self.count))
+        if first < n:
+            self.marginal = float(types.runtime[first] / types.memory[first])
 
+        self.digits = 0 if self.exact else self._profit_digits(types.runtime.tolist())
+        profit = _scaled(types.runtime, self.digits).ceil_().clamp_(1, _OVER).long()
+        self.columns, self.profit = (weight, profit, count), profit.tolist()
+        self.base = sum(map(mul, self.profit[: self.b], self.count))
         self.value = self.full = self.steps = 0
-        self.bound = sum(map(mul, self.profit, self.count))
+        self.bound = self.base
+        if self.b < n:
+            self.bound += self.profit[self.b] * self.count[self.b]
         self.changed: dict[int, int] = {}
         self.nodes: list[_Node] = []
         self.closed = 0  # the largest bound of a node that was not worth a search
 
+    def _profit_digits(self, runtime: list[float]) -> int:
+        """The binary digits after the point that give the optimum ``_BITS`` of them."""
+        # The types before the break fit together, and the break type fits alone: they
+        # are worth 1 to 2 optima. Shares, because the sum may overflow.
+        copies = self.count[: self.b + 1]
+        most = max(compress(runtime, copies), default=0.0)
+        if not most:
+            return 0
+        share = sum(r / most * c for r, c in zip(runtime, copies))
+        return _BITS - math.frexp(most)[1] - math.frexp(share)[1]
+
     def run(self) -> None:
         """Runs the stages until the bound is met or their work is used up."""
         self._add_node(self.b, self.base_weight, self.base, {})
-        for steps, cells in _ROUNDS:
+        many = len(self.count) > _MANY_TYPES
+        for steps, cells in _ROUNDS_MANY if many else _ROUNDS:
             if self.bound > self.enough():
                 self._branch(steps)
             if self.bound > self.enough():
                 _List(self, self._pieces(), cells).run()
 
-    def copies(self) -> list[int]:
-        """The number of copies of each type in the best set. O(types)."""
-        copies = self.count[: self.full] + [0] * (len(self.count) - self.full)
-        for k, number in self.changed.items():
-            copies[k] = number
-        return copies
+    def exceptions(self) -> dict[int, int]:
+        """The copies in the best set of the types that ``full`` does not tell."""
+        return {k: c for k, c in self.fewer.items() if k < self.full} | self.changed
 
     def enough(self) -> int:
         """The bound up to which the best set counts as optimal."""
@@ -404,23 +412,25 @@ class _Search:
         others. A piece counts if Dantzig's bound with that change exceeds the best
         value. O(p log n) time for p pieces.
         """
-        weight, profit, count = (
-            _int64(x) for x in (self.weight, self.profit, self.count)
-        )
-        count = torch.minimum(count, self.capacity // weight)
-        pieces = torch.frexp(count.double()).exponent.long()
-        k = torch.arange(len(count), device="cpu").repeat_interleave(pieces)
-        index = torch.arange(len(k), device="cpu")
-        power = 1 << (index - (pieces.cumsum(0) - pieces)[k])
-        copies = torch.minimum(power, count[k] - power + 1)
-        copies[k < self.b] *= -1
-        dw, dp = copies * weight[k], copies * profit[k]
+        weight, profit, count = self.columns
         relaxation = _Relaxation(weight, profit, 4.0 * self.capacity)
         relaxation.fill(count)
-        bound = relaxation(self.capacity - dw).add_(dp)
-        keep = (bound >= self.enough() + 1 - self.margin()).nonzero().view(-1)
-        columns = (x[keep].tolist() for x in (k, copies, dw, dp, bound))
-        return list(map(_Piece, *columns))
+
+        def hopeful(k: torch.Tensor, copies: torch.Tensor) -> list[torch.Tensor]:
+            copies = torch.where(k < self.b, -copies, copies)
+            dw, dp = copies * weight[k], copies * profit[k]
+            bound = relaxation(self.capacity - dw).add_(dp)
+            keep = (bound >= self.enough() + 1 - self.margin()).nonzero().view(-1)
+            return [x[keep] for x in (k, copies, dw, dp, bound)]
+
+        # First a single copy of each: most types have no piece.
+        k = count.nonzero().view(-1)
+        k = hopeful(k, torch.ones_like(k))[0]
+        pieces = torch.frexp(count[k].double()).exponent.long()
+        k, first = (x.repeat_interleave(pieces) for x in (k, pieces.cumsum(0) - pieces))
+        power = 1 << (torch.arange(len(k), device="cpu") - first)
+        columns = hopeful(k, torch.minimum(power, count[k] - power + 1))
+        return list(map(_Piece, *(x.tolist() for x in columns)))
 
 
 class _List:
@@ -445,8 +455,8 @@ class _List:
         self.beat = search.enough() - search.base
         self.margin = search.margin()
         self.weight = self.profit = _int64([0])
-        # For each step its runs, with the length of the list before each, and the
-        # position of each state in the product of the list and the runs.
+        # For each step its runs, and the position of each state in the product of the
+        # list and the runs.
         self.steps: list[tuple[list[_Run], torch.Tensor]] = []
         self.cells, self.dropped = 0, -math.inf
         self.found: tuple[int, int] | None = None  # step and state of the best set
@@ -459,8 +469,7 @@ class _List:
         while pieces and len(self.weight):
             part = _Part(pieces, unit, 4.0 * search.capacity)
             while part.runs and len(self.weight):
-                self._add_runs(part)
-                self._prune(part)
+                self._prune(part, self._add_runs(part))
             pieces, unit = part.later, 1
         if self.found:
             self._restore(*self.found)
@@ -494,41 +503,34 @@ class _List:
                 gain += x.profit
         return gain
 
-    def _add_runs(self, part: "_Part") -> None:
+    def _add_runs(self, part: "_Part") -> list[_Run]:
         """Combines the states with the first 0, 1, 2, ... pieces of the next runs.
 
         Other choices of pieces of the same weight are dominated.
         """
         runs: list[_Run] = []
-        width = len(self.weight)
         least = self.search.base + self.beat + 1 - self.margin
-        weight, profit = [0], [0]  # of choices not yet combined with the states
-        while part.runs and (not runs or width < _BATCH):
-            sides = part.next_run(max(1, _MAX_RUN // width))
-            sides = [[x for x in side if x.bound >= least] for side in sides]
-            runs.append((width, sides))
-            width *= 1 + sum(map(len, sides))
-            w, p = (
-                [0, *chain(*(accumulate(x[j] for x in side) for side in sides))]
-                for j in (2, 3)
-            )
-            if len(w) * len(weight) <= _FEW:  # cheaper without torch
-                weight = [min(x + y, _OVER) for x in w for y in weight]
-                profit = [min(x + y, _OVER) for x in p for y in profit]
-            else:
-                self._combine(weight, profit)
-                weight, profit = w, p
-        self._combine(weight, profit)
-        self.cells += width + len(part.pieces) + _STEP_CELLS
-        self.steps.append((runs, self.weight))
+        while part.runs and (not runs or len(self.weight) < _BATCH):
+            sides = [[x for x in y if x.bound >= least] for y in part.next_run()]
+            runs.append((len(self.weight), sides))
+            if sides[0] or sides[1]:
+                self.weight = self._sums(self.weight, sides, 2)
+                self.profit = self._sums(self.profit, sides, 3)
+        self.cells += len(self.weight) + len(part.pieces) + _STEP_CELLS
+        return runs
 
-    def _combine(self, weight: list[int], profit: list[int]) -> None:
-        """Makes a state of each choice with each state."""
-        w, p = (_int64([min(x, _OVER) for x in y]) for y in (weight, profit))
-        self.weight = (w.unsqueeze(1) + self.weight).view(-1).clamp_(max=_OVER)
-        self.profit = (p.unsqueeze(1) + self.profit).view(-1).clamp_(max=_OVER)
+    @staticmethod
+    def _sums(
+        states: torch.Tensor, sides: list[list[_Piece]], column: int
+    ) -> torch.Tensor:
+        """Adds the sum of the first 0, 1, 2, ... pieces of each side to each state."""
+        change = [0]
+        for side in sides:
+            change += (min(x, _OVER) for x in accumulate(x[column] for x in side))
+        sums = _int64(change).unsqueeze(1) + states
+        return sums.view(-1).clamp_(max=_OVER)
 
-    def _prune(self, part: "_Part") -> None:
+    def _prune(self, part: "_Part", runs: list[_Run]) -> None:
         """Notes the best set and drops dominated and hopeless states."""
         part.relax()
         weight, order = self.weight.sort(stable=True)
@@ -537,9 +539,9 @@ class _List:
         ends = weight.new_tensor([self.room, self.room + part.removable])
         fit, end = torch.searchsorted(weight, ends, right=True).tolist()
         if fit and int(most[fit - 1]) > self.beat:
-            self.found = len(self.steps) - 1, int(order[where[fit - 1]])
-            value, search = self.search.base + int(most[fit - 1]), self.search
-            search.value = value
+            self.found = len(self.steps), int(order[where[fit - 1]])
+            search = self.search
+            search.value = search.base + int(most[fit - 1])
             self.beat = search.enough() - search.base
         bound = part.bound(self.room - weight[:end]).add_(profit[:end])
         keep = bound >= self.beat + 1 - self.margin
@@ -550,7 +552,7 @@ class _List:
             best, rank = bound.index_select(0, index).sort(stable=True, descending=True)
             self.dropped = max(self.dropped, float(best[limit]))
             index = index.index_select(0, rank[:limit].sort().values)
-        self.steps[-1] = self.steps[-1][0], order.index_select(0, index)
+        self.steps.append((runs, order.index_select(0, index)))
         self.weight = weight.index_select(0, index)
         self.profit = profit.index_select(0, index)
 
@@ -596,22 +598,23 @@ class _Part:
         self.left = array("q", [1]) * len(self.pieces)  # 0 once a piece is listed
         size, value = (_int64([abs(x[j]) for x in self.pieces]) for j in (2, 3))
         self.sums = _Relaxation(size, value, limit)
-        runs: dict[int, tuple[list[int], list[int]]] = {}
+        # The pieces of one weight, the nearest to the break first: added and removed.
+        sides: dict[int, tuple[list[int], list[int]]] = {}
         nearest = sorted(
             range(len(self.pieces)), key=lambda i: abs(i - self.center + 0.5)
         )
         for i in nearest:
             weight = self.pieces[i].weight
-            runs.setdefault(abs(weight), ([], []))[weight < 0].append(i)
-        self.runs = list(runs.values())
+            sides.setdefault(abs(weight), ([], []))[weight < 0].append(i)
+        self.runs = [
+            [side[j : j + _MAX_RUN] for side in both]
+            for both in reversed(sides.values())
+            for j in reversed(range(0, max(map(len, both)), _MAX_RUN))
+        ]
 
-    def next_run(self, longest: int) -> list[list[_Piece]]:
-        """Pieces of one weight, the nearest to the break first: added and removed."""
-        sides = [side[:longest] for side in self.runs[0]]
-        for side in self.runs[0]:
-            del side[:longest]
-        if not any(self.runs[0]):
-            del self.runs[0]
+    def next_run(self) -> list[list[_Piece]]:
+        """Takes the pieces of the next run: added and removed."""
+        sides = self.runs.pop()
         for i in chain(*sides):
             self.left[i] = 0
         return [[self.pieces[i] for i in side] for side in sides]
@@ -631,7 +634,22 @@ class _Part:
 
 
 def _int64(values: list[int]) -> torch.Tensor:
-    return torch.frombuffer(array("q", values), dtype=torch.int64)
+    return _tensor(array("q", values), torch.int64)
+
+
+def _float64(values: list[float]) -> torch.Tensor:
+    return _tensor(array("d", values), torch.float64)
+
+
+def _tensor(values: "array[int] | array[float]", dtype: torch.dtype) -> torch.Tensor:
+    if not values:  # frombuffer wants at least one
+        return torch.zeros(0, dtype=dtype, device="cpu")
+    return torch.frombuffer(values, dtype=dtype)
+
+
+def _scaled(values: torch.Tensor, digits: int) -> torch.Tensor:
+    """values * 2**digits, which float64 may hold when it does not hold 2**digits."""
+    return values * 2.0 ** (digits // 2) * 2.0 ** (digits - digits // 2)
 
 
 def _checked(name: str, values: list[float]) -> "array[float]":
@@ -646,32 +664,41 @@ def _checked(name: str, values: list[float]) -> "array[float]":
     return floats
 
 
-def _grouped(memory: "array[float]", runtimes: "array[float]") -> _Types:
-    """Sorts the items and groups identical ones. O(n log n) time."""
+def _sorted(
+    items: dict[tuple[float, float], list[int]], memory: float, runtime: float
+) -> _Types:
+    """Sorts distinct items by falling runtime / memory. O(n log n) time.
 
-    def quotient(i: int) -> tuple[int, float, float, float, float]:
-        # What float64 cannot hold. Of equal quotients sizes are mixed, so that changes
-        # around the break can fill any room.
-        (a, x), (b, y) = math.frexp(memory[i]), math.frexp(runtimes[i])
-        mantissa, exponent = math.frexp(b / a)
-        mixed = a * 1e6 * (5**0.5 - 1) % 1
-        return exponent + y - x, mantissa, mixed, memory[i], runtimes[i]
+    Args:
+        items: the indices of the copies of each (memory, runtime).
+        memory: of all items.
+        runtime: of all items.
+    """
+    types = [x for x in items if x[0] and x[1]]
+    types.sort(key=lambda x: x[1] / x[0], reverse=True)
+    ratio = [r / m for m, r in types]
+    is_sorted = all(map(gt, ratio, ratio[1:]))
+    if types and not (is_sorted and ratio[-1] > 2.0**-969 and ratio[0] < math.inf):
+        types.sort(key=_quotient, reverse=True)
+    copies = [items[x] for x in types]
+    sizes, values = [x[0] for x in types], [x[1] for x in types]
+    return _Types(
+        memory=_float64(sizes),
+        runtime=_float64(values),
+        items=copies,
+        count=_int64(list(map(len, copies))),
+        exact=runtime < 2**53 and all(map(float.is_integer, values)),
+        unit=_unit(sizes, memory),
+    )
 
-    ratio = [r / m if m else 0.0 for m, r in zip(memory, runtimes)]
-    items = [i for i, m in enumerate(memory) if m and runtimes[i]]
-    for key in (ratio.__getitem__, quotient):
-        items.sort(key=key, reverse=True)
-        m, r = [memory[i] for i in items], [runtimes[i] for i in items]
-        new = [a != b or c != d for a, b, c, d in zip(m[1:], m, r[1:], r)]
-        start = [0, *(k for k, is_new in enumerate(new, 1) if is_new)][: len(m)]
-        types = [m[k] for k in start], [r[k] for k in start]
-        found = [ratio[items[k]] for k in start]
-        if (
-            all(map(gt, found, found[1:]))
-            and 2.0**-969 < min(found, default=1) <= max(found, default=1) < math.inf
-        ):
-            break
-    return _Types(*types, [*start, len(items)], items, _unit(types[0], sum(memory)))
+
+def _quotient(item: tuple[float, float]) -> tuple[float, ...]:
+    """A key for runtime / memory, which float64 cannot always hold or tell apart."""
+    (a, x), (b, y) = map(math.frexp, item)
+    mantissa, exponent = math.frexp(b / a)
+    # Of equal ratios sizes are mixed, so that changes around the break fill any room.
+    mixed = a * 1e6 * (5**0.5 - 1) % 1
+    return exponent + y - x, mantissa, mixed, *item
 
 
 def _unit(sizes: list[float], total: float) -> float:

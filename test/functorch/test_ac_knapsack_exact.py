@@ -120,6 +120,13 @@ def large_items(rng):
     return memory, [1 + rng.random() * closeness for _ in memory], 0.9999
 
 
+def one_of_many(rng):
+    """Beside the first item one fits, and no bound tells which."""
+    memory = [0.1, 0.901] + [rng.uniform(0.8955, 0.897) for _ in range(16)]
+    runtimes = [10.0, 1.0] + [rng.uniform(0.9935, 0.994) for _ in range(16)]
+    return [m * 0.9999 for m in memory], runtimes, 0.9999
+
+
 def pisinger(family, n, bound, rng):
     """Pisinger's families of hard instances, as integers."""
     w = [rng.randint(1, bound) for _ in range(n)]
@@ -230,6 +237,7 @@ class ExactKnapsackTest(TestCase):
             subnormals,
             flops,
             large_items,
+            one_of_many,
         ),
         name_fn=lambda kind: kind.__name__,
     )

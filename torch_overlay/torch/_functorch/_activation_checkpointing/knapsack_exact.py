@@ -56,7 +56,7 @@ _MANY_TYPES = 128
 _ROUNDS_MANY = ((200, 100_000), _ROUNDS[1])
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
-_BATCH = 512  # a step adds runs until the list has so many states,
+_BATCH = 768  # a step adds runs until the list has so many states,
 _MAX_RUN = 128  # each of at most so many pieces that are added or removed
 _BITS = 60  # of the budget and of the optimum as integers
 _OVER = 2**61  # more than fits, even after all removals: sums stop here
@@ -236,16 +236,17 @@ class _Relaxation:
 
     def fill(self, count: torch.Tensor) -> None:
         """Takes another number of copies of each type, 0 or more. O(n) time."""
-        weight, profit = (x * count for x in self.each)
+        weight = self.each[0] * count
         end = int((weight.cumsum(0, dtype=torch.float64) < self.limit).sum())
         zero = _int64([0])
         self.weight = torch.cat((zero, weight[:end].cumsum(0)))
+        profit = self.each[1] * count
         self.profit = torch.cat((zero, profit[:end].cumsum(0)))
 
     def __call__(self, capacity: torch.Tensor) -> torch.Tensor:
-        """The bound for each capacity, O(log n) time for one."""
+        """The bound for each capacity, which is overwritten. O(log n) time for one."""
         k = torch.searchsorted(self.weight, capacity, right=True).sub_(1)
-        rest = (capacity - self.weight.index_select(0, k)).double()
+        rest = capacity.sub_(self.weight.index_select(0, k)).double()
         rest.mul_(self.slope.index_select(0, k))
         return rest.add_(self.profit.index_select(0, k))
 
@@ -415,22 +416,23 @@ class _Search:
         weight, profit, count = self.columns
         relaxation = _Relaxation(weight, profit, 4.0 * self.capacity)
         relaxation.fill(count)
-
-        def hopeful(k: torch.Tensor, copies: torch.Tensor) -> list[torch.Tensor]:
-            copies = torch.where(k < self.b, -copies, copies)
-            dw, dp = copies * weight[k], copies * profit[k]
-            bound = relaxation(self.capacity - dw).add_(dp)
-            keep = (bound >= self.enough() + 1 - self.margin()).nonzero().view(-1)
-            return [x[keep] for x in (k, copies, dw, dp, bound)]
-
+        # Clamped only where nothing fits: where the count is 0.
+        weight, profit = weight.clamp(max=self.capacity), profit.clone()
+        weight[: self.b].neg_()
+        profit[: self.b].neg_()
         # First a single copy of each: most types have no piece.
-        k = count.nonzero().view(-1)
-        k = hopeful(k, torch.ones_like(k))[0]
+        bound = relaxation(self.capacity - weight).add_(profit)
+        least = self.enough() + 1 - self.margin()
+        k = (bound >= least).logical_and_(count > 0).nonzero().view(-1)
         pieces = torch.frexp(count[k].double()).exponent.long()
         k, first = (x.repeat_interleave(pieces) for x in (k, pieces.cumsum(0) - pieces))
         power = 1 << (torch.arange(len(k), device="cpu") - first)
-        columns = hopeful(k, torch.minimum(power, count[k] - power + 1))
-        return list(map(_Piece, *(x.tolist() for x in columns)))
+        copies = torch.minimum(power, count[k] - power + 1)
+        dw, dp = copies * weight[k], copies * profit[k]
+        bound = relaxation(self.capacity - dw).add_(dp)
+        keep = (bound >= least).nonzero().view(-1)
+        columns = k, torch.where(k < self.b, -copies, copies), dw, dp, bound
+        return list(map(_Piece, *(x[keep].tolist() for x in columns)))
 
 
 class _List:
@@ -652,9 +654,9 @@ def _scaled(values: torch.Tensor, digits: int) -> torch.Tensor:
     return values * 2.0 ** (digits // 2) * 2.0 ** (digits - digits // 2)
 
 
-def _checked(name: str, values: list[float]) -> "array[float]":
-    """Converts to float64, finite and not negative. O(n) time, 8 bytes per item."""
-    floats = array("d", values)
+def _checked(name: str, values: list[float]) -> list[float]:
+    """Converts to float64, finite and not negative. O(n) time and memory."""
+    floats = list(map(float, values))
     if floats and not (math.isfinite(sum(floats)) and min(floats) >= 0):
         for i, x in enumerate(floats):  # a sum may overflow, a number may not
             if not (math.isfinite(x) and x >= 0):

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 from fractions import Fraction
+from unittest import mock
 
 import torch
 import torch._functorch.config as config
@@ -443,6 +444,28 @@ class ExactKnapsackTest(TestCase):
         self.assertEqual(result, (plan.runtime, plan.saved, plan.recomputable))
         self.assertEqual(len(logs.records), 1)
         self.assertIn(f"{plan.gap:g}", logs.output[0])
+
+    def test_long_runs_of_one_size_keep_each_step_short(self):
+        rng = random.Random(0)
+        memory = [rng.randint(20, 40) for _ in range(1000)]
+        runtimes = [m + 2 + rng.random() / 1000 for m in memory]
+        prune, lengths = knapsack_exact._List._prune, []
+
+        def noting(states, *args):
+            lengths.append(len(states.weight))
+            return prune(states, *args)
+
+        small = {"_BATCH": 500, "_MAX_RUN": 500, "_MAX_STATES": 500}
+        rounds = ((0, 10**6),)
+        with (
+            mock.patch.multiple(
+                knapsack_exact, _ROUNDS=rounds, _ROUNDS_MANY=rounds, **small
+            ),
+            mock.patch.object(knapsack_exact._List, "_prune", noting),
+        ):
+            ExactKnapsack(memory, runtimes).solve(sum(memory) * 0.3)
+        self.assertGreater(max(lengths), 500)
+        self.assertLessEqual(max(lengths), 1500)
 
     def test_a_beam_that_drops_states_keeps_a_valid_bound(self):
         rng = random.Random(0)

@@ -1,6 +1,6 @@
 """A real engine, and one image with both environments of v2.10.0.
 
-It takes 10 minutes and 20 GB, and brings up an engine as root: in CI only.
+It takes 20 minutes and 20 GB, and brings up an engine as root: in CI only.
 """
 
 import json

@@ -57,7 +57,7 @@ _ROUNDS_MANY = ((200, 100_000), _ROUNDS[1])
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 768  # a step adds runs until the list has so many states,
-_MAX_RUN = 128  # each of at most so many pieces that are added or removed
+_MAX_RUN = 2**14  # and one run adds at most so many if it is long
 _BITS = 60  # of the budget and of the optimum as integers
 _OVER = 2**61  # more than fits, even after all removals: sums stop here
 
@@ -423,7 +423,7 @@ class _Search:
         # First a single copy of each: most types have no piece.
         bound = relaxation(self.capacity - weight).add_(profit)
         least = self.enough() + 1 - self.margin()
-        k = (bound >= least).logical_and_(count > 0).nonzero().view(-1)
+        k = (bound >= least).nonzero().view(-1)
         pieces = torch.frexp(count[k].double()).exponent.long()
         k, first = (x.repeat_interleave(pieces) for x in (k, pieces.cumsum(0) - pieces))
         power = 1 << (torch.arange(len(k), device="cpu") - first)
@@ -513,8 +513,10 @@ class _List:
         runs: list[_Run] = []
         least = self.search.base + self.beat + 1 - self.margin
         while part.runs and (not runs or len(self.weight) < _BATCH):
-            sides = [[x for x in y if x.bound >= least] for y in part.next_run()]
-            runs.append((len(self.weight), sides))
+            width = len(self.weight)
+            sides = part.next_run(max(1, _MAX_RUN // width))
+            sides = [[x for x in side if x.bound >= least] for side in sides]
+            runs.append((width, sides))
             if sides[0] or sides[1]:
                 self.weight = self._sums(self.weight, sides, 2)
                 self.profit = self._sums(self.profit, sides, 3)
@@ -600,23 +602,22 @@ class _Part:
         self.left = array("q", [1]) * len(self.pieces)  # 0 once a piece is listed
         size, value = (_int64([abs(x[j]) for x in self.pieces]) for j in (2, 3))
         self.sums = _Relaxation(size, value, limit)
-        # The pieces of one weight, the nearest to the break first: added and removed.
-        sides: dict[int, tuple[list[int], list[int]]] = {}
+        runs: dict[int, tuple[list[int], list[int]]] = {}
         nearest = sorted(
             range(len(self.pieces)), key=lambda i: abs(i - self.center + 0.5)
         )
         for i in nearest:
             weight = self.pieces[i].weight
-            sides.setdefault(abs(weight), ([], []))[weight < 0].append(i)
-        self.runs = [
-            [side[j : j + _MAX_RUN] for side in both]
-            for both in reversed(sides.values())
-            for j in reversed(range(0, max(map(len, both)), _MAX_RUN))
-        ]
+            runs.setdefault(abs(weight), ([], []))[weight < 0].append(i)
+        self.runs = list(runs.values())
 
-    def next_run(self) -> list[list[_Piece]]:
-        """Takes the pieces of the next run: added and removed."""
-        sides = self.runs.pop()
+    def next_run(self, longest: int) -> list[list[_Piece]]:
+        """Pieces of one weight, the nearest to the break first: added and removed."""
+        sides = [side[:longest] for side in self.runs[0]]
+        for side in self.runs[0]:
+            del side[:longest]
+        if not any(self.runs[0]):
+            del self.runs[0]
         for i in chain(*sides):
             self.left[i] = 0
         return [[self.pieces[i] for i in side] for side in sides]

@@ -117,7 +117,7 @@ def _timings(quick: bool) -> list[Point]:
     points = [
         Point("repeated", "speed", hundred, (1.0,), TABLES, 50 if quick else 1000)
     ]
-    sizes = (100, 500, 2000) if quick else (50, 100, 200, 500, 1000, 2000, 5000, 10000)
+    sizes = (100, 500) if quick else (50, 100, 200, 500, 1000, 2000, 5000, 10000)
     points += [
         Point(
             "size-speed",

@@ -245,22 +245,18 @@ class ExactKnapsackTest(TestCase):
     @parametrize("stage", ("all", "branch_only", "list_only", "small_steps"))
     def test_optimal_and_feasible_on_every_small_instance(self, kind, stage):
         rng = random.Random(kind.__name__ + stage)
-        names = "_ROUNDS", "_BATCH", "_MAX_RUN"
-        saved = [getattr(knapsack_exact, name) for name in names]
-        try:
-            if stage == "branch_only":
-                knapsack_exact._ROUNDS = ((10**6, 0),)
-            elif stage != "all":
-                knapsack_exact._ROUNDS = ((0, 10**7),)
-            if stage == "small_steps":
-                knapsack_exact._BATCH = knapsack_exact._MAX_RUN = 4
+        list_only = {"_ROUNDS": ((0, 10**7),)}
+        constants = {
+            "all": {"_ROUNDS": knapsack_exact._ROUNDS},
+            "branch_only": {"_ROUNDS": ((10**6, 0),)},
+            "list_only": list_only,
+            "small_steps": {**list_only, "_BATCH": 4, "_MAX_RUN": 4},
+        }
+        with mock.patch.multiple(knapsack_exact, **constants[stage]):
             for _ in range(120):
                 memory, runtimes, max_memory = kind(rng)
                 optimum = brute_force(memory, runtimes, max_memory)
                 self.check(memory, runtimes, max_memory, optimum)
-        finally:
-            for name, value in zip(names, saved):
-                setattr(knapsack_exact, name, value)
 
     @parametrize("n", (12, 25, 40, 60))
     @parametrize("integers", (True, False))
@@ -429,14 +425,10 @@ class ExactKnapsackTest(TestCase):
         weights, values = pisinger("strongly", 60, 1000, rng)
         capacity = sum(weights) // 2
         optimum = table(weights, values, capacity)
-        rounds = knapsack_exact._ROUNDS
-        try:
-            knapsack_exact._ROUNDS = ((5, 5_000),)
+        with mock.patch.object(knapsack_exact, "_ROUNDS", ((5, 5_000),)):
             plan = self.check(weights, values, capacity)
             with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
                 result = exact_knapsack(weights, values, capacity)
-        finally:
-            knapsack_exact._ROUNDS = rounds
         self.assertFalse(plan.optimal)
         self.assertGreaterEqual(plan.upper_bound, optimum)
         self.assertLessEqual(plan.runtime, optimum)
@@ -456,11 +448,8 @@ class ExactKnapsackTest(TestCase):
             return prune(states, *args)
 
         small = {"_BATCH": 500, "_MAX_RUN": 500, "_MAX_STATES": 500}
-        rounds = ((0, 10**6),)
         with (
-            mock.patch.multiple(
-                knapsack_exact, _ROUNDS=rounds, _ROUNDS_MANY=rounds, **small
-            ),
+            mock.patch.multiple(knapsack_exact, _ROUNDS=((0, 10**6),), **small),
             mock.patch.object(knapsack_exact._List, "_prune", noting),
         ):
             ExactKnapsack(memory, runtimes).solve(sum(memory) * 0.3)
@@ -469,9 +458,8 @@ class ExactKnapsackTest(TestCase):
 
     def test_a_beam_that_drops_states_keeps_a_valid_bound(self):
         rng = random.Random(0)
-        saved = knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES
-        try:
-            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = ((0, 10**6),), 20
+        small = {"_ROUNDS": ((0, 10**6),), "_MAX_STATES": 20}
+        with mock.patch.multiple(knapsack_exact, **small):
             for _ in range(20):
                 weights, values = pisinger("strongly", 40, 1000, rng)
                 capacity = sum(weights) // 2
@@ -479,19 +467,13 @@ class ExactKnapsackTest(TestCase):
                 self.assertGreaterEqual(
                     plan.upper_bound, table(weights, values, capacity)
                 )
-        finally:
-            knapsack_exact._ROUNDS, knapsack_exact._MAX_STATES = saved
 
     def test_work_is_bounded_on_an_adversarial_instance(self):
         rng = random.Random(0)
         weights, values = pisinger("strongly", 400, 10**6, rng)
-        rounds = knapsack_exact._ROUNDS
-        try:
-            knapsack_exact._ROUNDS = ((500, 300_000),)
+        with mock.patch.object(knapsack_exact, "_ROUNDS", ((500, 300_000),)):
             first = self.check(weights, values, sum(weights) // 2)
             second = self.check(weights, values, sum(weights) // 2)
-        finally:
-            knapsack_exact._ROUNDS = rounds
         self.assertEqual(first, second)
         self.assertLess(first.gap, 0.01 * first.runtime)
 
@@ -557,6 +539,9 @@ class ExactKnapsackTest(TestCase):
     def test_negative_zero_integers_and_bools_are_numbers(self):
         result = exact_knapsack([-0.0, 1, True, 2.0], [1, True, -0.0, 3], 2)
         self.assertEqual(result, (4.0, [0, 3], [1, 2]))
+        for strings in ((["1"], [1.0]), ([1.0], ["1"])):
+            with self.assertRaises(TypeError):
+                ExactKnapsack(*strings)
 
     @parametrize("case", CASES)
     def test_case(self, case):

@@ -51,9 +51,9 @@ log = logging.getLogger(__name__)
 # The work of each round, in branching steps and list cells. The first round is for
 # ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
 _ROUNDS = ((1_000, 100_000), (40_000, 7_000_000))
-# The list settles more types than this faster, but wants a good set to begin with.
-_MANY_TYPES = 128
-_ROUNDS_MANY = ((200, 100_000), _ROUNDS[1])
+# The list settles more types than this faster, but wants a good set to begin with: then
+# the first round branches so many steps.
+_MANY_TYPES, _FEW_STEPS = 128, 200
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 768  # a step adds runs until the list has so many states,
@@ -325,9 +325,9 @@ class _Search:
         """Runs the stages until the bound is met or their work is used up."""
         self._add_node(self.b, self.base_weight, self.base, {})
         many = len(self.count) > _MANY_TYPES
-        for steps, cells in _ROUNDS_MANY if many else _ROUNDS:
+        for i, (steps, cells) in enumerate(_ROUNDS):
             if self.bound > self.enough():
-                self._branch(steps)
+                self._branch(min(steps, _FEW_STEPS) if many and i == 0 else steps)
             if self.bound > self.enough():
                 _List(self, self._pieces(), cells).run()
 
@@ -657,14 +657,14 @@ def _scaled(values: torch.Tensor, digits: int) -> torch.Tensor:
 
 def _checked(name: str, values: list[float]) -> list[float]:
     """Converts to float64, finite and not negative. O(n) time and memory."""
-    floats = list(map(float, values))
+    floats = array("d", values)  # refuses strings, which float() takes
     if floats and not (math.isfinite(sum(floats)) and min(floats) >= 0):
         for i, x in enumerate(floats):  # a sum may overflow, a number may not
             if not (math.isfinite(x) and x >= 0):
                 raise ValueError(
                     f"{name}[{i}] must be finite and not negative, got {x}"
                 )
-    return floats
+    return list(map(float, values))  # not copies, where they are floats
 
 
 def _sorted(

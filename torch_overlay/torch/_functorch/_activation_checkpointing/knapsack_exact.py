@@ -38,9 +38,10 @@ import logging
 import math
 from array import array
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import accumulate, chain, compress
-from operator import gt, lt, mul
+from operator import gt, itemgetter, lt, mul, truediv
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -57,12 +58,24 @@ _MANY_TYPES, _FEW_STEPS = 128, 200
 _MAX_STATES = 2**17
 _STEP_CELLS = 1_000  # the fixed cost of a step of the list, in cells
 _BATCH = 768  # a step adds runs until the list has so many states,
-_MAX_RUN = 2**14  # and one run adds at most so many if it is long
+_MAX_RUN = 2**13  # and one run adds at most so many if it is long
+_TABLE_CELLS = 300_000_000
+_LEAST_STEPS = 64  # few pieces have no longer rows than so many
+_CLOSE = 1e-4  # a gap that is not worth a table in larger units
+_MAX_DOMINATED = 2**14  # the types among which dominated ones are looked for
+# Torch shares larger tensors out to threads, whose start and barriers take longer than
+# the work, much longer where other processes hold the cores.
+_PIECE = 2**15 - 1
+_SEARCHED = 200  # the same for searchsorted
 _BITS = 60  # of the budget and of the optimum as integers
 _OVER = 2**61  # more than fits, even after all removals: sums stop here
 
 # width of the list before it, and the pieces of one weight: added and removed
 _Run: TypeAlias = tuple[int, list[list["_Piece"]]]
+# weights and profits of states, and where they come from if it is not their order
+_Block: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+# states that are kept, and their bounds
+_Kept: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 _Limits: TypeAlias = dict[int, tuple[int, int]]  # type -> fewest and most copies
 # (-bound, -serial, break type, its copies, weight, profit, limits)
 _Node: TypeAlias = tuple[int, int, int, int, int, int, _Limits]
@@ -232,21 +245,43 @@ class _Relaxation:
         self, weight: torch.Tensor, profit: torch.Tensor, limit: float
     ) -> None:
         self.each, self.limit = (weight, profit), limit
-        self.slope = torch.cat((profit.double() / weight, _int64([0]).double()))
+        self.slope = torch.zeros(1, dtype=torch.float64, device="cpu")
+        if len(weight):
+            slope = _piecewise(lambda w, p: p.double() / w, weight, profit)
+            self.slope = torch.cat((*slope.split(_PIECE), self.slope))
 
     def fill(self, count: torch.Tensor) -> None:
         """Takes another number of copies of each type, 0 or more. O(n) time."""
-        weight = self.each[0] * count
-        end = int((weight.cumsum(0, dtype=torch.float64) < self.limit).sum())
-        zero = _int64([0])
-        self.weight = torch.cat((zero, weight[:end].cumsum(0)))
-        profit = self.each[1] * count
-        self.profit = torch.cat((zero, profit[:end].cumsum(0)))
+        weight, profit = (_piecewise(torch.mul, x, count) for x in self.each)
+        total = _piecewise(torch.Tensor.double, weight).cumsum(0)
+        end = int(torch.searchsorted(total, self.limit))
+        self.weight, self.profit = (_sums_from_0(x[:end]) for x in (weight, profit))
 
     def __call__(self, capacity: torch.Tensor) -> torch.Tensor:
-        """The bound for each capacity, which is overwritten. O(log n) time for one."""
-        k = torch.searchsorted(self.weight, capacity, right=True).sub_(1)
-        rest = capacity.sub_(self.weight.index_select(0, k)).double()
+        """The bound for each capacity. O(log n) time for one."""
+        k = [
+            torch.searchsorted(self.weight, part, right=True)
+            for part in capacity.split(_SEARCHED)
+        ]
+        return self._bound(capacity, torch.cat(k).sub_(1))
+
+    def of_descending(self, capacity: torch.Tensor) -> torch.Tensor:
+        """The same for capacities in falling order: O(1) time for one of many."""
+        if len(capacity) <= _SEARCHED:
+            return self(capacity)
+        ends = torch.stack((capacity[-1], capacity[0]))
+        first, last = torch.searchsorted(self.weight, ends, right=True).tolist()
+        steps = self.weight[first:last]
+        if len(steps) > len(capacity):
+            return self(capacity)
+        # Where the steps are among the capacities tells how many are below each.
+        ascending = capacity.flip(0)
+        where = [torch.searchsorted(ascending, part) for part in steps.split(_SEARCHED)]
+        below = torch.cat(where).bincount(minlength=len(capacity)).cumsum(0)
+        return self._bound(capacity, below.flip(0).add_(first - 1))
+
+    def _bound(self, capacity: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        rest = (capacity - self.weight.index_select(0, k)).double()
         rest.mul_(self.slope.index_select(0, k))
         return rest.add_(self.profit.index_select(0, k))
 
@@ -272,43 +307,53 @@ class _Search:
 
     def __init__(self, types: _Types, max_memory: float) -> None:
         self.exact, self.lattice = types.exact, types.unit > 0
+        self.types = types
         if types.unit:
             budget = min(max_memory / types.unit, 2.0**53)
-            weight = types.memory / types.unit
+            weight = _piecewise(lambda x: _integers(x / types.unit), types.memory)
         else:
             digits = _BITS - math.frexp(max_memory)[1]
             budget = math.ldexp(max_memory, digits)
-            weight = _scaled(types.memory, digits)
-        weight = weight.round_().clamp_(1, _OVER).long()
+            weight = _piecewise(lambda x: _integers(_scaled(x, digits)), types.memory)
         self.capacity = int(budget * (1 + 2.0**-41))
-        count = torch.minimum(types.count, self.capacity // weight)
-        self.weight, self.count = weight.tolist(), count.tolist()
-        n = len(self.count)
+        self.weight, copies = weight.tolist(), types.count.tolist()
+        self.count = [min(c, self.capacity // w) for c, w in zip(copies, self.weight)]
+        n = len(copies)
         # Not all copies of these types fit, even alone.
-        fewer = map(lt, self.count, types.count.tolist())
+        fewer = map(lt, self.count, copies)
         self.fewer = {k: self.count[k] for k in compress(range(n), fewer)}
-        self.b = self.base_weight = 0  # the break type, the weight of those before it
-        for more in map(mul, self.weight, self.count):
-            if self.base_weight + more > self.capacity:
-                break
-            self.base_weight += more
-            self.b += 1
+        self._find_break()
         first = min([self.b, *self.fewer])
         self.marginal = 0.0
         if first < n:
             self.marginal = float(types.runtime[first] / types.memory[first])
 
         self.digits = 0 if self.exact else self._profit_digits(types.runtime.tolist())
-        profit = _scaled(types.runtime, self.digits).ceil_().clamp_(1, _OVER).long()
-        self.columns, self.profit = (weight, profit, count), profit.tolist()
-        self.base = sum(map(mul, self.profit[: self.b], self.count))
+        profit = _piecewise(
+            lambda x: _integers(_scaled(x, self.digits).ceil_()), types.runtime
+        )
+        self.columns, self.profit = (weight, profit), profit.tolist()
+        # The best set: all copies of the types before `full`, but for `changed`.
         self.value = self.full = self.steps = 0
-        self.bound = self.base
-        if self.b < n:
-            self.bound += self.profit[self.b] * self.count[self.b]
         self.changed: dict[int, int] = {}
+        self.bound = sum(map(mul, self.profit[: self.b + 1], self.count))
+        self._restart()
+
+    def _find_break(self) -> None:
+        """Finds the break type, and the weight of the types before it."""
+        self.b = self.base_weight = 0
+        for more in map(mul, self.weight, self.count):
+            if self.base_weight + more > self.capacity:
+                break
+            self.base_weight += more
+            self.b += 1
+
+    def _restart(self) -> None:
+        """Begins the tree of the branch and bound anew."""
+        self.base = sum(map(mul, self.profit[: self.b], self.count))
         self.nodes: list[_Node] = []
         self.closed = 0  # the largest bound of a node that was not worth a search
+        self._add_node(self.b, self.base_weight, self.base, {})
 
     def _profit_digits(self, runtime: list[float]) -> int:
         """The binary digits after the point that give the optimum ``_BITS`` of them."""
@@ -323,13 +368,93 @@ class _Search:
 
     def run(self) -> None:
         """Runs the stages until the bound is met or their work is used up."""
-        self._add_node(self.b, self.base_weight, self.base, {})
         many = len(self.count) > _MANY_TYPES
         for i, (steps, cells) in enumerate(_ROUNDS):
-            if self.bound > self.enough():
+            if i and not self.proven():
+                self._offer_greedy()
+                self._drop_dominated()
+                self._tabulate(exactly=True)
+            if not self.proven():
                 self._branch(min(steps, _FEW_STEPS) if many and i == 0 else steps)
-            if self.bound > self.enough():
+            if not self.proven():
                 _List(self, self._pieces(), cells).run()
+        if self.bound - self.value > self.value * _CLOSE:
+            self._tabulate(exactly=False)
+        if self.bound > self.value:
+            self._fill()
+
+    def _tabulate(self, exactly: bool) -> None:
+        """Runs the table, if it has few enough cells or may have larger units."""
+        table = _Table(self, self._pieces())
+        if table.exact or not exactly:
+            table.run()
+
+    def proven(self) -> bool:
+        return self.bound <= self.enough()
+
+    def _offer_greedy(self) -> None:
+        """Takes items by falling ratio, the first of equal ones first, if they fit.
+
+        So no caller does better with a plain greedy rule. O(n log n) time.
+        """
+        ratio = map(truediv, self.types.runtime.tolist(), self.types.memory.tolist())
+        order = [(-x, i, k) for k, x in enumerate(ratio) for i in self.types.items[k]]
+        copies: dict[int, int] = {}
+        room, value = self.capacity, 0
+        for _, _, k in sorted(order):
+            if self.weight[k] <= room:
+                room -= self.weight[k]
+                value += self.profit[k]
+                copies[k] = copies.get(k, 0) + 1
+        if value > self.value:
+            self.value, self.full, self.changed = value, 0, copies
+
+    def _fill(self) -> None:
+        """Adds to the best set what still fits, by falling ratio. O(n) time."""
+        copies = [c if k < self.full else 0 for k, c in enumerate(self.count)]
+        for k, c in self.changed.items():
+            copies[k] = c
+        room = self.capacity - sum(map(mul, self.weight, copies))
+        for k, weight in enumerate(self.weight):
+            more = 0
+            if weight <= room:
+                more = min(self.types.count[k].item() - copies[k], room // weight)
+            if more > 0:
+                room -= more * weight
+                self.value += more * self.profit[k]
+                self.changed[k] = copies[k] + more
+        self.bound = max(self.bound, self.value)
+
+    def _drop_dominated(self) -> None:
+        """Lowers the count of types that an optimal set does not need, and restarts.
+
+        A type that weighs no more and is worth as much as another one dominates it: a
+        set that has the other and not all copies of the first can swap. So all copies
+        of all that dominate a type have to fit beside it. O(n log n) time.
+        """
+        n = len(self.count)
+        if n > _MAX_DOMINATED:
+            return
+        copies = self.types.count.tolist()
+        rank = {p: i for i, p in enumerate(sorted(set(self.profit), reverse=True), 1)}
+        tree = [0] * (len(rank) + 1)  # Fenwick's: weight by rank of the profit
+        for k in sorted(range(n), key=lambda k: (self.weight[k], -self.profit[k], k)):
+            weight, i = self.weight[k], rank[self.profit[k]]
+            if k >= self.b:
+                room, j = self.capacity, i
+                while j:
+                    room -= tree[j]
+                    j &= j - 1
+                fit = max(0, room // weight)
+                if fit < self.count[k]:
+                    if k < self.full:
+                        self.changed.setdefault(k, self.count[k])
+                    self.count[k] = self.fewer[k] = fit
+            while i < len(tree):
+                tree[i] += weight * copies[k]
+                i += i & -i
+        self._find_break()
+        self._restart()
 
     def exceptions(self) -> dict[int, int]:
         """The copies in the best set of the types that ``full`` does not tell."""
@@ -413,26 +538,47 @@ class _Search:
         others. A piece counts if Dantzig's bound with that change exceeds the best
         value. O(p log n) time for p pieces.
         """
-        weight, profit, count = self.columns
+        weight, profit = self.columns
+        count = _int64(self.count)
         relaxation = _Relaxation(weight, profit, 4.0 * self.capacity)
         relaxation.fill(count)
-        # Clamped only where nothing fits: where the count is 0.
-        weight, profit = weight.clamp(max=self.capacity), profit.clone()
-        weight[: self.b].neg_()
-        profit[: self.b].neg_()
-        # First a single copy of each: most types have no piece.
-        bound = relaxation(self.capacity - weight).add_(profit)
         least = self.enough() + 1 - self.margin()
-        k = (bound >= least).nonzero().view(-1)
-        pieces = torch.frexp(count[k].double()).exponent.long()
-        k, first = (x.repeat_interleave(pieces) for x in (k, pieces.cumsum(0) - pieces))
-        power = 1 << (torch.arange(len(k), device="cpu") - first)
-        copies = torch.minimum(power, count[k] - power + 1)
-        dw, dp = copies * weight[k], copies * profit[k]
-        bound = relaxation(self.capacity - dw).add_(dp)
-        keep = (bound >= least).nonzero().view(-1)
-        columns = k, torch.where(k < self.b, -copies, copies), dw, dp, bound
-        return list(map(_Piece, *(x[keep].tolist() for x in columns)))
+        found: list[_Piece] = []
+        for start in range(0, len(self.count), _PIECE):
+            # First a single copy of each: most types have no piece.
+            part = slice(start, start + _PIECE)
+            sign = torch.ones_like(weight[part])
+            sign[: max(0, self.b - start)] = -1
+            # Clamped only where nothing fits: where the count is 0.
+            dw = weight[part].clamp(max=self.capacity).mul_(sign)
+            dp = profit[part] * sign
+            bound = relaxation(self.capacity - dw).add_(dp)
+            keep = (bound >= least).logical_and_(count[part] > 0).nonzero().view(-1)
+            types = keep.add_(start).tolist()
+            pieces = [(k, c) for k in types for c in self._split(k)]
+            if not pieces:
+                continue
+            change = [(k, c, c * self.weight[k], c * self.profit[k]) for k, c in pieces]
+            _, _, dw, dp = zip(*change)
+            bounds: list[float] = []
+            for i in range(0, len(change), _PIECE):
+                room = self.capacity - _int64(dw[i : i + _PIECE])
+                bounds += relaxation(room).add_(_int64(dp[i : i + _PIECE])).tolist()
+            found += (
+                _Piece(*x, bound) for x, bound in zip(change, bounds) if bound >= least
+            )
+        return found
+
+    def _split(self, k: int) -> list[int]:
+        """The copies of a type in pieces of 1, 2, 4, ... and the rest."""
+        sign = -1 if k < self.b else 1
+        left, piece, pieces = self.count[k], 1, []
+        while left:
+            piece = min(piece, left)
+            pieces.append(sign * piece)
+            left -= piece
+            piece *= 2
+        return pieces
 
 
 class _List:
@@ -471,7 +617,7 @@ class _List:
         while pieces and len(self.weight):
             part = _Part(pieces, unit, 4.0 * search.capacity)
             while part.runs and len(self.weight):
-                self._prune(part, self._add_runs(part))
+                self._step(part)
             pieces, unit = part.later, 1
         if self.found:
             self._restore(*self.found)
@@ -505,40 +651,105 @@ class _List:
                 gain += x.profit
         return gain
 
+    def _step(self, part: "_Part") -> None:
+        """Adds the next runs, and drops dominated and hopeless states."""
+        width = len(self.weight)
+        if width <= _PIECE // 3:
+            runs = self._add_runs(part)
+            part.relax()
+            blocks = iter([(self.weight, self.profit, None)])
+        else:
+            runs = [(width, self._next_run(part, 1))]
+            part.relax()
+            blocks = self._blocks(runs[0][1], self.room + part.removable)
+        self.cells += _STEP_CELLS + len(part.pieces)
+        kept, most = [], -_OVER
+        for block in blocks:
+            self.cells += len(block[0])
+            states, most = self._prune(part, *block, most)
+            kept.append(states)
+        self.weight, self.profit, origin = self._best(kept)
+        self.steps.append((runs, origin))
+
+    def _next_run(self, part: "_Part", longest: int) -> list[list[_Piece]]:
+        """The next run, without the pieces that the best set has made hopeless."""
+        least = self.search.base + self.beat + 1 - self.margin
+        sides = part.next_run(longest)
+        return [[x for x in side if x.bound >= least] for side in sides]
+
     def _add_runs(self, part: "_Part") -> list[_Run]:
         """Combines the states with the first 0, 1, 2, ... pieces of the next runs.
 
         Other choices of pieces of the same weight are dominated.
         """
         runs: list[_Run] = []
-        least = self.search.base + self.beat + 1 - self.margin
         while part.runs and (not runs or len(self.weight) < _BATCH):
-            width = len(self.weight)
-            sides = part.next_run(max(1, _MAX_RUN // width))
-            sides = [[x for x in side if x.bound >= least] for side in sides]
-            runs.append((width, sides))
+            sides = self._next_run(part, max(1, _MAX_RUN // len(self.weight)))
+            runs.append((len(self.weight), sides))
             if sides[0] or sides[1]:
-                self.weight = self._sums(self.weight, sides, 2)
-                self.profit = self._sums(self.profit, sides, 3)
-        self.cells += len(self.weight) + len(part.pieces) + _STEP_CELLS
+                for_weight, for_profit = (self._changes(sides, j) for j in (2, 3))
+                self.weight = self._sums(self.weight, for_weight)
+                self.profit = self._sums(self.profit, for_profit)
         return runs
 
     @staticmethod
-    def _sums(
-        states: torch.Tensor, sides: list[list[_Piece]], column: int
-    ) -> torch.Tensor:
-        """Adds the sum of the first 0, 1, 2, ... pieces of each side to each state."""
+    def _changes(sides: list[list[_Piece]], column: int) -> list[int]:
+        """The sum of the first 0, 1, 2, ... pieces of each side."""
         change = [0]
         for side in sides:
             change += (min(x, _OVER) for x in accumulate(x[column] for x in side))
+        return change
+
+    @staticmethod
+    def _sums(states: torch.Tensor, change: list[int]) -> torch.Tensor:
         sums = _int64(change).unsqueeze(1) + states
         return sums.view(-1).clamp_(max=_OVER)
 
-    def _prune(self, part: "_Part", runs: list[_Run]) -> None:
-        """Notes the best set and drops dominated and hopeless states."""
-        part.relax()
-        weight, order = self.weight.sort(stable=True)
-        profit = self.profit.index_select(0, order)
+    def _blocks(self, sides: list[list[_Piece]], most: int) -> Iterator[_Block]:
+        """The states of up to ``most`` with each change of a run, in sorted blocks.
+
+        No block has more than ``_PIECE`` states.
+        """
+        changes = list(zip(self._changes(sides, 2), self._changes(sides, 3)))
+        # Of each changed list, itself sorted, every stride-th weight tells where to
+        # part them all: between 8 of those weights no list has more than 9 strides.
+        stride = _PIECE // (8 + len(changes))
+        samples = self.weight[stride - 1 :: stride].tolist()
+        samples = sorted(x + change for x in samples for change, _ in changes)
+        limits = sorted({x for x in samples[7::8] if x < most} | {most})
+        ends = [
+            torch.searchsorted(
+                self.weight, _int64([x - change for x in limits]), right=True
+            ).tolist()
+            for change, _ in changes
+        ]
+        starts = [0] * len(changes)
+        for stops in zip(*ends):
+            weight, profit, origin = [], [], []
+            for k, (i, j) in enumerate(zip(starts, stops)):
+                weight.append(self.weight[i:j] + changes[k][0])
+                profit.append(self.profit[i:j] + changes[k][1])
+                first = k * len(self.weight)
+                origin.append(torch.arange(first + i, first + j, device="cpu"))
+            yield torch.cat(weight), torch.cat(profit), torch.cat(origin)
+            starts = stops
+
+    def _prune(
+        self,
+        part: "_Part",
+        weight: torch.Tensor,
+        profit: torch.Tensor,
+        origin: torch.Tensor | None,
+        before: int,
+    ) -> tuple[_Kept, int]:
+        """Notes the best set and drops dominated and hopeless states.
+
+        ``before`` is the most profit of all lighter blocks; returned is that with this.
+        """
+        weight, order = weight.sort(stable=True)
+        profit = profit.index_select(0, order)
+        if origin is not None:
+            order = origin.index_select(0, order)
         most, where = profit.cummax(0)
         ends = weight.new_tensor([self.room, self.room + part.removable])
         fit, end = torch.searchsorted(weight, ends, right=True).tolist()
@@ -549,16 +760,37 @@ class _List:
             self.beat = search.enough() - search.base
         bound = part.bound(self.room - weight[:end]).add_(profit[:end])
         keep = bound >= self.beat + 1 - self.margin
+        most.clamp_(min=before)
+        keep[:1].logical_and_(profit[: min(end, 1)] > before)
         keep[1:].logical_and_(profit[1 : max(end, 1)] > most[: max(end - 1, 0)])
         index = keep.nonzero().view(-1)
+        kept = tuple(x.index_select(0, index) for x in (weight, profit, order, bound))
+        return kept, int(most[-1]) if len(most) else before
+
+    def _best(self, kept: list[_Kept]) -> _Block:
+        """The states of the highest bounds, as one list. O(states) time."""
         limit = _MAX_STATES if self.cells < self.max_cells else 0
-        if len(index) > limit:
-            best, rank = bound.index_select(0, index).sort(stable=True, descending=True)
-            self.dropped = max(self.dropped, float(best[limit]))
-            index = index.index_select(0, rank[:limit].sort().values)
-        self.steps.append((runs, order.index_select(0, index)))
-        self.weight = weight.index_select(0, index)
-        self.profit = profit.index_select(0, index)
+        total = sum(len(bound) for *_, bound in kept)
+        if total > limit:
+            # A sample tells the bound from which on there are about so many.
+            stride = -(-total // (_PIECE // 2))
+            sample = torch.cat([bound[::stride] for *_, bound in kept])
+            sample = sample.sort(descending=True).values
+            least = float(sample[min(limit // stride, len(sample) - 1)])
+            if not limit:
+                least = max(float(bound.max()) for *_, bound in kept if len(bound))
+            self.dropped = max(self.dropped, least)
+            ties = limit - sum(int((bound > least).sum()) for *_, bound in kept)
+            shorter = []
+            for *columns, bound in kept:
+                keep = bound > least
+                tied = (bound == least).nonzero().view(-1)[: max(0, ties)]
+                ties -= len(tied)
+                index = keep.index_fill_(0, tied, True).nonzero().view(-1)
+                shorter.append([x.index_select(0, index) for x in columns])
+            kept = shorter
+        weight, profit, origin, *_ = (torch.cat(x) for x in zip(*kept))
+        return weight, profit, origin
 
     def _restore(self, step: int, state: int) -> None:
         """Walks back the list to the set of a state."""
@@ -633,7 +865,142 @@ class _Part:
         """What the pieces to come can add, if they may take ``room``."""
         room = room + self.spare_room
         room -= room % self.unit
-        return self.sums(room.add_(self.removed)).add_(self.spare_profit - self.lost)
+        bound = self.sums.of_descending(room.add_(self.removed))
+        return bound.add_(self.spare_profit - self.lost)
+
+
+class _Table:
+    """The pieces by dynamic programming over the capacity, in few enough units.
+
+    A cell of the row holds a profit and, below it, which of the last 8 pieces give it:
+    then the larger of two numbers is found in one operation, and one byte for 8 pieces
+    is kept for the way back. Where the units of the weights are too many, larger ones
+    are taken, changes are rounded so that they fit, and the bound stays as it is.
+
+    Args:
+        search: gets the best set and the bound.
+        pieces: what may change.
+
+    O(``_TABLE_CELLS``) time, 1 bit per cell and 8 bytes per unit of capacity.
+    """
+
+    def __init__(self, search: _Search, pieces: list[_Piece]) -> None:
+        self.search, self.pieces = search, pieces
+        self.unit = exact = math.gcd(*(x.weight for x in pieces)) or 1
+        while (cells := self._measure()) > _TABLE_CELLS:
+            self.unit = max(self.unit + 1, self.unit * cells // _TABLE_CELLS)
+        self.exact = self.unit == exact
+
+    def _measure(self) -> int:
+        """Sorts the pieces by size in units, and counts the cells. O(n log n) time."""
+        unit = self.unit
+        sized = [
+            (x.weight // -unit if x.weight < 0 else -(-x.weight // unit), x)
+            for x in self.pieces
+        ]
+        sized.sort(key=itemgetter(0))
+        self.sized = [x for x in sized if x[0]]  # without a size it stays
+        room = self.search.capacity - self.search.base_weight
+        self.capacity = room // unit + sum(w for w, x in sized if x.weight < 0)
+        # A piece can change only what the smaller ones fill, and of that only what the
+        # larger ones can leave.
+        self.fills = list(accumulate(w for w, _ in self.sized))
+        total = self.fills[-1] if self.fills else 0
+        self.ranges = [
+            (max(0, self.capacity - total + fill), min(self.capacity, fill))
+            for fill in self.fills
+        ]
+        steps = zip(self.ranges, self.sized)
+        cells = sum(max(0, high + 1 - max(low, w)) for (low, high), (w, _) in steps)
+        return cells + _LEAST_STEPS * self.capacity
+
+    def run(self) -> None:
+        """Fills the table and reports to the search."""
+        search = self.search
+        profits = [abs(x.profit) for _, x in self.sized]
+        shift = max(0, sum(profits).bit_length() - 53)
+        best, taken = self._solve([-(-p >> shift) for p in profits])
+        changed: dict[int, int] = {}
+        value = search.base
+        for (_, x), take in zip(self.sized, taken):
+            if take != (x.weight < 0):  # a removed piece is taken if it stays
+                before = search.count[x.k] if x.k < search.b else 0
+                changed[x.k] = changed.get(x.k, before) + x.copies
+                value += x.profit
+        if value > search.value:
+            search.value, search.full, search.changed = value, search.b, changed
+        if self.exact:
+            most = search.base + sum(min(0, x.profit) for _, x in self.sized)
+            most += best << shift
+            search.bound = max(search.value, min(search.bound, most))
+
+    def _solve(self, profits: list[int]) -> tuple[int, list[bool]]:
+        """The most profit, and which pieces give it."""
+        row = torch.empty(self.capacity + 1, dtype=torch.int64, device="cpu")
+        work = torch.empty(_PIECE, dtype=torch.int64, device="cpu")
+        decisions: list[torch.Tensor] = []
+        row[0] = total = filled = 0
+        for k, ((low, high), (size, _)) in enumerate(zip(self.ranges, self.sized)):
+            bit = k % 8
+            # What the smaller pieces do not fill has all of them.
+            for part in _blocks(row, filled + 1, high + 1):
+                part.fill_((total << 8) + (1 << bit) - 1)
+            filled, total = high, total + profits[k]
+            gain = (profits[k] << 8) + (1 << bit)
+            first = max(low, size)
+            for end in range(high + 1, first, -_PIECE):
+                start = max(first, end - _PIECE)
+                here = row[start:end]
+                more = torch.add(
+                    row[start - size : end - size], gain, out=work[: end - start]
+                )
+                torch.maximum(here, more, out=here)
+            if bit == 7 or k == len(profits) - 1:
+                byte = torch.empty(high + 1 - low, dtype=torch.uint8, device="cpu")
+                for part, bits in zip(_blocks(row, low, high + 1), byte.split(_PIECE)):
+                    bits.copy_(part)
+                    part.bitwise_and_(-256)
+                decisions.append(byte)
+        return int(row[filled]) >> 8, self._taken(decisions)
+
+    def _taken(self, decisions: list[torch.Tensor]) -> list[bool]:
+        taken = [False] * len(self.sized)
+        c = self.capacity
+        for group in range(len(decisions) - 1, -1, -1):
+            last = min(8 * group + 8, len(taken)) - 1
+            if c >= self.fills[last]:
+                taken[: last + 1] = [True] * (last + 1)
+                break
+            byte = int(decisions[group][c - self.ranges[last][0]])
+            for k in range(8 * group, last + 1):
+                taken[k] = bool(byte >> (k % 8) & 1)
+                c -= taken[k] * self.sized[k][0]
+        return taken
+
+
+def _blocks(values: torch.Tensor, start: int, stop: int) -> Iterator[torch.Tensor]:
+    return (values[i : min(i + _PIECE, stop)] for i in range(start, stop, _PIECE))
+
+
+def _piecewise(
+    function: Callable[..., torch.Tensor], *columns: torch.Tensor
+) -> torch.Tensor:
+    """Applies a function of each row to columns."""
+    if len(columns[0]) <= _PIECE:
+        return function(*columns)
+    parts = zip(*(column.split(_PIECE) for column in columns))
+    return torch.cat([function(*part) for part in parts])
+
+
+def _sums_from_0(values: torch.Tensor) -> torch.Tensor:
+    sums = torch.empty(len(values) + 1, dtype=values.dtype, device="cpu")
+    sums[0] = 0
+    torch.cumsum(values, 0, out=sums[1:])
+    return sums
+
+
+def _integers(values: torch.Tensor) -> torch.Tensor:
+    return values.round().clamp_(1, _OVER).long()
 
 
 def _int64(values: list[int]) -> torch.Tensor:

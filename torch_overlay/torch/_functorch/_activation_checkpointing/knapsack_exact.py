@@ -37,10 +37,11 @@ import heapq
 import logging
 import math
 from array import array
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import accumulate, chain, compress
+from itertools import accumulate, chain, compress, groupby
 from operator import gt, itemgetter, lt, mul, truediv
 from typing import NamedTuple, TypeAlias
 
@@ -62,7 +63,7 @@ _MAX_RUN = 2**13  # and one run adds at most so many if it is long
 _TABLE_CELLS = 300_000_000
 _LEAST_STEPS = 64  # few pieces have no longer rows than so many
 _CLOSE = 1e-4  # a gap that is not worth a table in larger units
-_MAX_DOMINATED = 2**14  # the types among which dominated ones are looked for
+_MAX_TYPES = 2**14  # more are not looked at for dominated ones, nor listed
 # Torch shares larger tensors out to threads, whose start and barriers take longer than
 # the work, much longer where other processes hold the cores.
 _PIECE = 2**15 - 1
@@ -90,7 +91,7 @@ class KnapsackPlan(NamedTuple):
         recomputable: the other indices, ascending.
         upper_bound: no set that fits into the budget has a larger runtime, up to the
             rounding to float64.
-        gap: ``upper_bound`` minus the runtime of ``saved``.
+        gap: ``upper_bound`` minus the runtime of ``saved``, infinite ones left out.
         optimal: whether the gap is 0 (integer runtimes with a sum below 2^53) or at
             most 1e-12 of the runtime (all others).
         marginal_runtime: runtime per unit of memory of the first type that does not
@@ -141,7 +142,10 @@ def exact_knapsack(
         The runtime of the saved items, their indices and the other indices, ascending.
 
     Raises:
-        ValueError: if the lengths differ or a number is negative or not finite.
+        ValueError: if the lengths differ or a number is negative, NaN or complex, or
+            an infinite memory.
+
+    An item of infinite runtime is saved if it fits at all, before anything else.
 
     O(n log n) time and O(n) memory, plus the search, bounded by ``_ROUNDS``.
     """
@@ -163,7 +167,8 @@ class ExactKnapsack:
         runtimes: what recomputing each item costs, in any unit.
 
     Raises:
-        ValueError: if the lengths differ or a number is negative or not finite.
+        ValueError: if the lengths differ or a number is negative, NaN or complex, or
+            an infinite memory.
 
     O(n log n) time, O(n) memory.
     """
@@ -174,13 +179,18 @@ class ExactKnapsack:
                 "memory and runtimes must have the same length, "
                 f"got {len(memory)} and {len(runtimes)}"
             )
-        m, r = _checked("memory", memory), _checked("runtimes", runtimes)
+        m, r = _numbers("memory", memory), _numbers("runtimes", runtimes, math.inf)
         self._runtimes = r
         items: defaultdict[tuple[float, float], list[int]] = defaultdict(list)
         for i, item in enumerate(zip(m, r)):
             items[item].append(i)
         self._free = [i for x in items if not x[0] and x[1] for i in items[x]]
-        self._types = _sorted(items, sum(m), sum(r))
+        urgent = sorted(x for x in items if x[0] and x[1] == math.inf)
+        self._urgent = [(x[0], items.pop(x)) for x in urgent]
+        worth = sum(r)
+        if worth == math.inf:
+            worth = sum(filter(math.isfinite, r))
+        self._types = _sorted(items, sum(m), worth)
 
     def solve(self, max_memory: float) -> KnapsackPlan:
         """Solves for one budget.
@@ -196,16 +206,17 @@ class ExactKnapsack:
 
         O(n) time and memory, plus the search, bounded by ``_ROUNDS``.
         """
-        max_memory = float(max_memory)
-        if not (math.isfinite(max_memory) and max_memory >= 0):
+        max_memory = _number("max_memory", max_memory)
+        if not 0 <= max_memory < math.inf:
             raise ValueError(
                 f"max_memory must be finite and not negative, got {max_memory}"
             )
         n = len(self._runtimes)
+        urgent, max_memory = self._urgent_first(max_memory)
         search = _Search(self._types, max_memory)
         search.run()
         keep = bytearray(n)
-        for i in self._free:
+        for i in chain(self._free, urgent):
             keep[i] = 1
         items = self._types.items
         for i in chain(*items[: search.full]):
@@ -231,6 +242,22 @@ class ExactKnapsack:
             marginal_runtime=search.marginal,
         )
 
+    def _urgent_first(self, max_memory: float) -> tuple[list[int], float]:
+        """The items of infinite runtime to save, and the budget that they leave.
+
+        The smallest ones are the most that fit, and leave most to the others.
+        """
+        if not self._urgent:
+            return [], max_memory
+        room = Fraction(max_memory)
+        slack = room / 2**41
+        saved: list[int] = []
+        for memory, items in self._urgent:
+            copies = min(len(items), int((room + slack) / Fraction(memory)))
+            room -= copies * Fraction(memory)
+            saved += items[:copies]
+        return saved, float(max(room, 0))
+
 
 class _Relaxation:
     """The best profit for a capacity, if items may be split, as Dantzig's bound.
@@ -248,7 +275,7 @@ class _Relaxation:
         self.slope = torch.zeros(1, dtype=torch.float64, device="cpu")
         if len(weight):
             slope = _piecewise(lambda w, p: p.double() / w, weight, profit)
-            self.slope = torch.cat((*slope.split(_PIECE), self.slope))
+            self.slope = torch.cat((*_parts(slope, _PIECE), self.slope))
 
     def fill(self, count: torch.Tensor) -> None:
         """Takes another number of copies of each type, 0 or more. O(n) time."""
@@ -259,11 +286,7 @@ class _Relaxation:
 
     def __call__(self, capacity: torch.Tensor) -> torch.Tensor:
         """The bound for each capacity. O(log n) time for one."""
-        k = [
-            torch.searchsorted(self.weight, part, right=True)
-            for part in capacity.split(_SEARCHED)
-        ]
-        return self._bound(capacity, torch.cat(k).sub_(1))
+        return self._bound(capacity, _search(self.weight, capacity, True).sub_(1))
 
     def of_descending(self, capacity: torch.Tensor) -> torch.Tensor:
         """The same for capacities in falling order: O(1) time for one of many."""
@@ -276,8 +299,8 @@ class _Relaxation:
             return self(capacity)
         # Where the steps are among the capacities tells how many are below each.
         ascending = capacity.flip(0)
-        where = [torch.searchsorted(ascending, part) for part in steps.split(_SEARCHED)]
-        below = torch.cat(where).bincount(minlength=len(capacity)).cumsum(0)
+        where = _search(ascending, steps, False)
+        below = where.bincount(minlength=len(capacity)).cumsum(0)
         return self._bound(capacity, below.flip(0).add_(first - 1))
 
     def _bound(self, capacity: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
@@ -310,14 +333,17 @@ class _Search:
         self.types = types
         if types.unit:
             budget = min(max_memory / types.unit, 2.0**53)
-            weight = _piecewise(lambda x: _integers(x / types.unit), types.memory)
+            weight = _piecewise(lambda x: _rounded(x / types.unit), types.memory)
         else:
             digits = _BITS - math.frexp(max_memory)[1]
             budget = math.ldexp(max_memory, digits)
-            weight = _piecewise(lambda x: _integers(_scaled(x, digits)), types.memory)
+            weight = _piecewise(lambda x: _rounded(_scaled(x, digits)), types.memory)
         self.capacity = int(budget * (1 + 2.0**-41))
         self.weight, copies = weight.tolist(), types.count.tolist()
-        self.count = [min(c, self.capacity // w) for c, w in zip(copies, self.weight)]
+        count = _piecewise(
+            lambda c, w: torch.minimum(c, self.capacity // w), types.count, weight
+        )
+        self.count = count.tolist()
         n = len(copies)
         # Not all copies of these types fit, even alone.
         fewer = map(lt, self.count, copies)
@@ -330,7 +356,7 @@ class _Search:
 
         self.digits = 0 if self.exact else self._profit_digits(types.runtime.tolist())
         profit = _piecewise(
-            lambda x: _integers(_scaled(x, self.digits).ceil_()), types.runtime
+            lambda x: _rounded_up(_scaled(x, self.digits)), types.runtime
         )
         self.columns, self.profit = (weight, profit), profit.tolist()
         # The best set: all copies of the types before `full`, but for `changed`.
@@ -341,12 +367,13 @@ class _Search:
 
     def _find_break(self) -> None:
         """Finds the break type, and the weight of the types before it."""
-        self.b = self.base_weight = 0
+        b = total = 0
         for more in map(mul, self.weight, self.count):
-            if self.base_weight + more > self.capacity:
+            if total + more > self.capacity:
                 break
-            self.base_weight += more
-            self.b += 1
+            total += more
+            b += 1
+        self.b, self.base_weight = b, total
 
     def _restart(self) -> None:
         """Begins the tree of the branch and bound anew."""
@@ -370,7 +397,7 @@ class _Search:
         """Runs the stages until the bound is met or their work is used up."""
         many = len(self.count) > _MANY_TYPES
         for i, (steps, cells) in enumerate(_ROUNDS):
-            if i and not self.proven():
+            if i and self._gap_is_wide():
                 self._offer_greedy()
                 self._drop_dominated()
                 self._tabulate(exactly=True)
@@ -378,13 +405,19 @@ class _Search:
                 self._branch(min(steps, _FEW_STEPS) if many and i == 0 else steps)
             if not self.proven():
                 _List(self, self._pieces(), cells).run()
-        if self.bound - self.value > self.value * _CLOSE:
+        if not self.proven():
+            self._offer_greedy()
+        if self._gap_is_wide():
             self._tabulate(exactly=False)
         if self.bound > self.value:
             self._fill()
 
     def _tabulate(self, exactly: bool) -> None:
         """Runs the table, if it has few enough cells or may have larger units."""
+        if exactly and not (
+            self.lattice and self.capacity * _LEAST_STEPS <= _TABLE_CELLS
+        ):
+            return
         table = _Table(self, self._pieces())
         if table.exact or not exactly:
             table.run()
@@ -392,20 +425,26 @@ class _Search:
     def proven(self) -> bool:
         return self.bound <= self.enough()
 
+    def _gap_is_wide(self) -> bool:
+        return self.bound - self.value > self.value * _CLOSE
+
     def _offer_greedy(self) -> None:
         """Takes items by falling ratio, the first of equal ones first, if they fit.
 
         So no caller does better with a plain greedy rule. O(n log n) time.
         """
-        ratio = map(truediv, self.types.runtime.tolist(), self.types.memory.tolist())
-        order = [(-x, i, k) for k, x in enumerate(ratio) for i in self.types.items[k]]
+        ratio = list(
+            map(truediv, self.types.runtime.tolist(), self.types.memory.tolist())
+        )
         copies: dict[int, int] = {}
         room, value = self.capacity, 0
-        for _, _, k in sorted(order):
-            if self.weight[k] <= room:
-                room -= self.weight[k]
-                value += self.profit[k]
-                copies[k] = copies.get(k, 0) + 1
+        for _, equal in groupby(range(len(ratio)), ratio.__getitem__):
+            items = ((i, k) for k in equal for i in self.types.items[k])
+            for _, k in sorted(items):
+                if self.weight[k] <= room:
+                    room -= self.weight[k]
+                    value += self.profit[k]
+                    copies[k] = copies.get(k, 0) + 1
         if value > self.value:
             self.value, self.full, self.changed = value, 0, copies
 
@@ -433,7 +472,7 @@ class _Search:
         of all that dominate a type have to fit beside it. O(n log n) time.
         """
         n = len(self.count)
-        if n > _MAX_DOMINATED:
+        if n > _MAX_TYPES:
             return
         copies = self.types.count.tolist()
         rank = {p: i for i, p in enumerate(sorted(set(self.profit), reverse=True), 1)}
@@ -544,29 +583,40 @@ class _Search:
         relaxation.fill(count)
         least = self.enough() + 1 - self.margin()
         found: list[_Piece] = []
+        # What is lost at the ratio of the break type tells of most that they change
+        # nothing.
+        price = self.profit[self.b] / self.weight[self.b]
+        most = self.base + (self.capacity - self.base_weight) * price
+        types: list[int] = []
+        losses: list[torch.Tensor] = []
         for start in range(0, len(self.count), _PIECE):
-            # First a single copy of each: most types have no piece.
             part = slice(start, start + _PIECE)
-            sign = torch.ones_like(weight[part])
-            sign[: max(0, self.b - start)] = -1
-            # Clamped only where nothing fits: where the count is 0.
-            dw = weight[part].clamp(max=self.capacity).mul_(sign)
-            dp = profit[part] * sign
-            bound = relaxation(self.capacity - dw).add_(dp)
-            keep = (bound >= least).logical_and_(count[part] > 0).nonzero().view(-1)
-            types = keep.add_(start).tolist()
-            pieces = [(k, c) for k in types for c in self._split(k)]
-            if not pieces:
-                continue
-            change = [(k, c, c * self.weight[k], c * self.profit[k]) for k, c in pieces]
-            _, _, dw, dp = zip(*change)
-            bounds: list[float] = []
-            for i in range(0, len(change), _PIECE):
-                room = self.capacity - _int64(dw[i : i + _PIECE])
-                bounds += relaxation(room).add_(_int64(dp[i : i + _PIECE])).tolist()
-            found += (
-                _Piece(*x, bound) for x, bound in zip(change, bounds) if bound >= least
-            )
+            lost = weight[part].clamp(max=self.capacity).double().mul_(-price)
+            lost.add_(profit[part])
+            lost[: max(0, self.b - start)].neg_()
+            keep = (lost >= least - most).logical_and_(count[part] > 0)
+            keep = keep.nonzero().view(-1)
+            losses.append(lost.index_select(0, keep))
+            types += keep.add_(start).tolist()
+        first = max(0, bisect_left(types, self.b) - _MAX_TYPES // 2)
+        lost = torch.cat(losses)
+        others = chain(
+            _parts(lost[:first], _PIECE), _parts(lost[first + _MAX_TYPES :], _PIECE)
+        )
+        least_lost = max((float(x.max()) for x in others if len(x)), default=-math.inf)
+        self.left_out = most + least_lost
+        types = types[first : first + _MAX_TYPES]
+        changes = [
+            (k, c, c * self.weight[k], c * self.profit[k])
+            for k in types
+            for c in self._split(k)
+        ]
+        found: list[_Piece] = []
+        for start in range(0, len(changes), _PIECE):
+            part = changes[start : start + _PIECE]
+            _, _, dw, dp = zip(*part)
+            bound = relaxation(self.capacity - _int64(dw)).add_(_int64(dp)).tolist()
+            found += (_Piece(*x, y) for x, y in zip(part, bound) if y >= least)
         return found
 
     def _split(self, k: int) -> list[int]:
@@ -606,7 +656,7 @@ class _List:
         # For each step its runs, and the position of each state in the product of the
         # list and the runs.
         self.steps: list[tuple[list[_Run], torch.Tensor]] = []
-        self.cells, self.dropped = 0, -math.inf
+        self.cells, self.dropped = 0, search.left_out - search.base
         self.found: tuple[int, int] | None = None  # step and state of the best set
 
     def run(self) -> None:
@@ -900,12 +950,13 @@ class _Table:
         ]
         sized.sort(key=itemgetter(0))
         self.sized = [x for x in sized if x[0]]  # without a size it stays
-        room = self.search.capacity - self.search.base_weight
-        self.capacity = room // unit + sum(w for w, x in sized if x.weight < 0)
-        # A piece can change only what the smaller ones fill, and of that only what the
-        # larger ones can leave.
         self.fills = list(accumulate(w for w, _ in self.sized))
         total = self.fills[-1] if self.fills else 0
+        room = self.search.capacity - self.search.base_weight
+        room = room // unit + sum(w for w, x in self.sized if x.weight < 0)
+        self.capacity = min(room, total)
+        # A piece can change only what the smaller ones fill, and of that only what the
+        # larger ones can leave.
         self.ranges = [
             (max(0, self.capacity - total + fill), min(self.capacity, fill))
             for fill in self.fills
@@ -929,7 +980,7 @@ class _Table:
                 value += x.profit
         if value > search.value:
             search.value, search.full, search.changed = value, search.b, changed
-        if self.exact:
+        if self.exact and search.left_out < search.value:
             most = search.base + sum(min(0, x.profit) for _, x in self.sized)
             most += best << shift
             search.bound = max(search.value, min(search.bound, most))
@@ -943,7 +994,7 @@ class _Table:
         for k, ((low, high), (size, _)) in enumerate(zip(self.ranges, self.sized)):
             bit = k % 8
             # What the smaller pieces do not fill has all of them.
-            for part in _blocks(row, filled + 1, high + 1):
+            for part in _parts(row[filled + 1 : high + 1], _PIECE):
                 part.fill_((total << 8) + (1 << bit) - 1)
             filled, total = high, total + profits[k]
             gain = (profits[k] << 8) + (1 << bit)
@@ -957,7 +1008,8 @@ class _Table:
                 torch.maximum(here, more, out=here)
             if bit == 7 or k == len(profits) - 1:
                 byte = torch.empty(high + 1 - low, dtype=torch.uint8, device="cpu")
-                for part, bits in zip(_blocks(row, low, high + 1), byte.split(_PIECE)):
+                parts = (_parts(x, _PIECE) for x in (byte, row[low : high + 1]))
+                for bits, part in zip(*parts):
                     bits.copy_(part)
                     part.bitwise_and_(-256)
                 decisions.append(byte)
@@ -978,8 +1030,11 @@ class _Table:
         return taken
 
 
-def _blocks(values: torch.Tensor, start: int, stop: int) -> Iterator[torch.Tensor]:
-    return (values[i : min(i + _PIECE, stop)] for i in range(start, stop, _PIECE))
+def _parts(values: torch.Tensor, size: int) -> list[torch.Tensor]:
+    """The values in slices of that size."""
+    if len(values) <= size:
+        return [values]
+    return [values[i : i + size] for i in range(0, len(values), size)]
 
 
 def _piecewise(
@@ -988,8 +1043,14 @@ def _piecewise(
     """Applies a function of each row to columns."""
     if len(columns[0]) <= _PIECE:
         return function(*columns)
-    parts = zip(*(column.split(_PIECE) for column in columns))
+    parts = zip(*(_parts(column, _PIECE) for column in columns))
     return torch.cat([function(*part) for part in parts])
+
+
+def _search(ascending: torch.Tensor, values: torch.Tensor, right: bool) -> torch.Tensor:
+    parts = _parts(values, _SEARCHED)
+    found = [torch.searchsorted(ascending, part, right=right) for part in parts]
+    return torch.cat(found) if len(found) > 1 else found[0]
 
 
 def _sums_from_0(values: torch.Tensor) -> torch.Tensor:
@@ -999,8 +1060,15 @@ def _sums_from_0(values: torch.Tensor) -> torch.Tensor:
     return sums
 
 
-def _integers(values: torch.Tensor) -> torch.Tensor:
-    return values.round().clamp_(1, _OVER).long()
+def _rounded(values: torch.Tensor) -> torch.Tensor:
+    """To integers from 1 to ``_OVER``. Torch's own rounding starts threads early."""
+    return values.clamp(max=_OVER).add_(0.5).long().clamp_(min=1)
+
+
+def _rounded_up(values: torch.Tensor) -> torch.Tensor:
+    values = values.clamp(max=_OVER)
+    whole = values.long()
+    return whole.add_(whole.double() < values).clamp_(min=1)
 
 
 def _int64(values: list[int]) -> torch.Tensor:
@@ -1022,16 +1090,40 @@ def _scaled(values: torch.Tensor, digits: int) -> torch.Tensor:
     return values * 2.0 ** (digits // 2) * 2.0 ** (digits - digits // 2)
 
 
-def _checked(name: str, values: list[float]) -> list[float]:
-    """Converts to float64, finite and not negative. O(n) time and memory."""
-    floats = array("d", values)  # refuses strings, which float() takes
-    if floats and not (math.isfinite(sum(floats)) and min(floats) >= 0):
+def _numbers(name: str, values: list[float], end: float | None = None) -> list[float]:
+    """Converts each number once to float64, not negative, and finite unless ``end``.
+
+    O(n) time and memory.
+    """
+    floats: list[float] = []
+    if {float}.issuperset(map(type, values)):
+        floats = list(values)
+    else:
+        floats = [_number(f"{name}[{i}]", x) for i, x in enumerate(values)]
+    if floats and not (sum(floats) < math.inf and min(floats) >= 0):
         for i, x in enumerate(floats):  # a sum may overflow, a number may not
-            if not (math.isfinite(x) and x >= 0):
+            if not (0 <= x < math.inf or x == end):
                 raise ValueError(
                     f"{name}[{i}] must be finite and not negative, got {x}"
                 )
-    return list(map(float, values))  # not copies, where they are floats
+    return floats
+
+
+def _number(name: str, value: float) -> float:
+    """Converts to float64: numbers and what converts to one, but no strings."""
+    if isinstance(value, float):
+        return value
+    if isinstance(value, str):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    try:
+        number = complex(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name} must be finite, got more than float64 holds"
+        ) from None
+    if number.imag != 0:
+        raise ValueError(f"{name} must be real, got {value}")
+    return number.real
 
 
 def _sorted(

@@ -13,6 +13,7 @@ import sys
 import unittest
 from fractions import Fraction
 
+import torch
 import torch._functorch.config as config
 from torch._functorch import partitioners
 from torch._functorch._activation_checkpointing.knapsack import (
@@ -44,6 +45,7 @@ SOLVERS = {
     "greedy": greedy_knapsack,
     "ilp": ilp_knapsack,
 }
+INF = math.inf
 QUANTIZED = ("dp", "dp_knapsack_sliding_hirschberg")
 
 every_solver = parametrize(
@@ -165,13 +167,65 @@ class TestContract(TestCase):
             self.solve(solver, memory, runtimes, budget)
 
     @every_solver
-    @parametrize("bad", [math.nan, math.inf, -math.inf, -1.0])
+    @parametrize("bad", [math.nan, -math.inf, -1.0, 10**400, 1 + 2j])
     @parametrize("argument", ["memory", "runtimes"])
     def test_number_without_meaning_is_named(self, solver, argument, bad):
         values = {"memory": [0.1, 0.2, 0.3], "runtimes": [1.0, 2.0, 3.0]}
         values[argument][1] = bad
         with self.assertRaisesRegex(ValueError, rf"{argument}\[1\]"):
             SOLVERS[solver](values["memory"], values["runtimes"], 0.5)
+
+    @every_solver
+    def test_infinite_memory_is_named(self, solver):
+        with self.assertRaisesRegex(ValueError, r"memory\[1\]"):
+            SOLVERS[solver]([0.1, math.inf], [1.0, 2.0], 0.5)
+
+    @every_solver
+    def test_number_is_converted_once(self, solver):
+        class Once:
+            calls = 0
+
+            def __float__(self):
+                self.calls += 1
+                return 2.0 if self.calls == 1 else math.nan
+
+        runtime, saved, _ = SOLVERS[solver]([0.1, 0.2], [1.0, Once()], 0.5)
+        self.assertEqual((runtime, sorted(saved)), (3.0, [0, 1]))
+
+    @every_solver
+    @parametrize("number", [True, 3, torch.tensor(3), Fraction(3, 2)])
+    def test_what_converts_to_a_float_is_a_number(self, solver, number):
+        runtime, saved, _ = SOLVERS[solver]([0.2, 0.2], [1.0, number], 0.2)
+        best = max(1.0, float(number))
+        self.assertEqual(runtime, best)
+        self.assertEqual(len(saved), 1)
+
+    @every_solver
+    def test_item_does_not_fit_however_large(self, solver):
+        memory, runtimes = [1e300, 0.1, 1e308, 0.2], [5.0, 1.0, 6.0, 2.0]
+        self.assertEqual(self.solve(solver, memory, runtimes, 0.5), 3.0)
+
+    @every_solver
+    @parametrize(
+        "memory,runtimes,max_memory,best",
+        [
+            subtest(([0.1, 0.5, 0.4], [1, INF, 9], 0.5, [1]), name="fits"),
+            subtest(([0.1, 0.6, 0.4], [1, INF, 9], 0.5, [0, 2]), name="too_large"),
+            subtest(
+                ([0.5, 0.125, 0.25, 0.25], [INF, 9, INF, INF], 0.625, [1, 2, 3]),
+                name="most_of_them",
+            ),
+            subtest(([0.0, 0.5], [INF, 9], 0.0, [0]), name="free"),
+            subtest(([0.1] * 6, [INF] * 5 + [1], 0.5, [0, 1, 2, 3, 4]), name="all"),
+        ],
+    )
+    def test_infinite_runtime_comes_first(
+        self, solver, memory, runtimes, max_memory, best
+    ):
+        runtime, saved, recomputable = SOLVERS[solver](memory, runtimes, max_memory)
+        self.assertEqual(sorted(saved), best)
+        self.assertEqual(sorted(saved + recomputable), list(range(len(memory))))
+        self.assertEqual(runtime, sum(runtimes[i] for i in best))
 
     @every_solver
     @parametrize("bad", [math.nan, math.inf, -1.0])
@@ -205,6 +259,40 @@ class TestContract(TestCase):
                 partitioners._optimize_runtime_with_given_memory(
                     None, [0.1], [1.0], 0.5, None, []
                 )
+
+
+# Prints how many threads the solvers start on a row of more than 32768 units.
+THREADS = """
+import os, random, torch
+from torch._functorch._activation_checkpointing import knapsack
+torch.set_num_threads(4)
+rng = random.Random(0)
+memory = [rng.randint(1, 40_000) / 10_000 for _ in range(40)]
+runtimes = [m + 1 for m in memory]
+before = len(os.listdir("/proc/self/task"))
+for solver in (
+    knapsack.greedy_knapsack,
+    knapsack.dp_knapsack,
+    knapsack.dp_knapsack_sliding_hirschberg,
+):
+    solver(memory, runtimes, sum(memory) / 2)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+@unittest.skipUnless(os.path.isdir("/proc/self/task"), "counts threads in /proc")
+class TestThreads(TestCase):
+    """No solve may wait for other threads: on a busy machine that takes long."""
+
+    def test_no_thread_is_started(self):
+        output = subprocess.run(
+            [sys.executable, "-c", THREADS],
+            env={**os.environ, "OMP_NUM_THREADS": "4"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        self.assertEqual(output.split(), ["0"])
 
 
 class TestDeterminism(TestCase):

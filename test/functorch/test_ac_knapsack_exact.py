@@ -12,13 +12,14 @@ import os
 import random
 import subprocess
 import sys
+import unittest
 from fractions import Fraction
 from unittest import mock
 
 import torch
 import torch._functorch.config as config
 from torch._functorch import partitioners
-from torch._functorch._activation_checkpointing import knapsack_exact
+from torch._functorch._activation_checkpointing import knapsack, knapsack_exact
 from torch._functorch._activation_checkpointing.knapsack_exact import (
     exact_knapsack,
     ExactKnapsack,
@@ -196,6 +197,48 @@ def layers(rng, distinct, copies):
     total_bytes = copies * sum(m for m, _ in kinds)
     items = kinds * copies
     return [m / total_bytes for m, _ in items], [r for _, r in items]
+
+
+def groups(rng, n, capacity, number, small, above, spread):
+    """Hard instances of Jooken, Leyman and De Causmaecker (EJOR 301, 2022).
+
+    Of the large items one of each group fits, and all that is left open is small.
+    """
+    items = [
+        int((0.5**i + above) * capacity)
+        for i in range(1, number)
+        for _ in range(int(n * (1 - small)) // (number - 1))
+    ]
+    items += [0] * (n - len(items))
+    memory = [x + rng.randint(1, spread) for x in items]
+    return memory, [x + rng.randint(1, spread) for x in items]
+
+
+def little_work(rounds):
+    """The search with these rounds only, and tables of next to no cells."""
+    return mock.patch.multiple(
+        knapsack_exact, _ROUNDS=rounds, _TABLE_CELLS=500, _LEAST_STEPS=1
+    )
+
+
+# Prints how many threads the solver starts, and how many torch may use afterwards.
+THREADS = """
+import os, random, torch
+from torch._functorch._activation_checkpointing.knapsack_exact import ExactKnapsack
+torch.set_num_threads(4)
+rng = random.Random(0)
+strong = [rng.randint(1, 10**6) for _ in range(2000)]
+many = [rng.random() for _ in range(40_000)]
+problems = [
+    (strong, [x + 10**5 for x in strong]),
+    ([x / sum(strong) for x in strong], [x + 0.1 for x in strong]),
+    (many, [rng.random() for _ in many]),
+]
+before = len(os.listdir("/proc/self/task"))
+for memory, runtimes in problems:
+    ExactKnapsack(memory, runtimes).solve(0.3 * sum(memory))
+print(len(os.listdir("/proc/self/task")) - before, torch.get_num_threads())
+"""
 
 
 class ExactKnapsackTest(TestCase):
@@ -425,7 +468,7 @@ class ExactKnapsackTest(TestCase):
         weights, values = pisinger("strongly", 60, 1000, rng)
         capacity = sum(weights) // 2
         optimum = table(weights, values, capacity)
-        with mock.patch.object(knapsack_exact, "_ROUNDS", ((5, 5_000),)):
+        with little_work(((5, 5_000),)):
             plan = self.check(weights, values, capacity)
             with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
                 result = exact_knapsack(weights, values, capacity)
@@ -436,6 +479,63 @@ class ExactKnapsackTest(TestCase):
         self.assertEqual(result, (plan.runtime, plan.saved, plan.recomputable))
         self.assertEqual(len(logs.records), 1)
         self.assertIn(f"{plan.gap:g}", logs.output[0])
+
+    @parametrize("kind", (small_integers, normalised_ties, flops))
+    @parametrize("cells", (10**7, 300))
+    def test_table_alone(self, kind, cells):
+        rng = random.Random(cells)
+        small = {"_ROUNDS": (), "_CLOSE": 0, "_PIECE": 5}
+        small |= {"_TABLE_CELLS": cells, "_LEAST_STEPS": 1}
+        with mock.patch.multiple(knapsack_exact, **small):
+            for _ in range(150):
+                memory, runtimes, max_memory = kind(rng)
+                optimum = brute_force(memory, runtimes, max_memory)
+                plan = self.check(memory, runtimes, max_memory)
+                self.assertGreaterEqual(plan.upper_bound * (1 + 1e-15), optimum)
+                if kind is small_integers and cells == 10**7:
+                    self.assertEqual(plan.runtime, optimum)
+
+    def test_blocks_of_a_long_list(self):
+        rng = random.Random(0)
+        small = {"_ROUNDS": ((0, 10**7),), "_PIECE": 40, "_BATCH": 4, "_SEARCHED": 7}
+        with mock.patch.multiple(knapsack_exact, **small):
+            for family in FAMILIES:
+                weights, values = pisinger(family, 40, 200, rng)
+                capacity = sum(weights) // 2
+                self.check(weights, values, capacity, table(weights, values, capacity))
+
+    @parametrize("number,above", ((2, 1e-3), (2, 0.1), (3, 0.0), (3, 1e-2)))
+    @parametrize("seed", (0, 1))
+    def test_large_and_small_items_are_proven(self, number, above, seed):
+        rng = random.Random(seed)
+        memory, runtimes = groups(rng, 800, 10**6, number, 0.3, above, 300)
+        plan = self.check(memory, runtimes, 10**6)
+        self.assertTrue(plan.optimal)
+
+    @parametrize("rounds", ((), ((0, 0),), ((5, 5_000),)))
+    def test_never_below_greedy_and_maximal(self, rounds):
+        rng = random.Random(0)
+        for kind in range(40):
+            memory, runtimes = groups(rng, 60, 10**5, kind % 4 + 2, 0.3, 1e-3, 300)
+            if kind % 2:
+                runtimes = [2.5 * m for m in memory]
+            greedy = knapsack.greedy_knapsack(memory, runtimes, 10**5)[0]
+            with little_work(rounds):
+                plan = self.check(memory, runtimes, 10**5)
+            self.assertGreaterEqual(plan.runtime, greedy)
+            left = 10**5 - sum(memory[i] for i in plan.saved)
+            self.assertGreater(min(memory[i] for i in plan.recomputable), left)
+
+    @unittest.skipUnless(os.path.isdir("/proc/self/task"), "counts threads in /proc")
+    def test_no_thread_is_started(self):
+        output = subprocess.run(
+            [sys.executable, "-c", THREADS],
+            env={**os.environ, "OMP_NUM_THREADS": "4"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        self.assertEqual(output.split(), ["0", "4"])
 
     def test_long_runs_of_one_size_keep_each_step_short(self):
         rng = random.Random(0)
@@ -471,7 +571,7 @@ class ExactKnapsackTest(TestCase):
     def test_work_is_bounded_on_an_adversarial_instance(self):
         rng = random.Random(0)
         weights, values = pisinger("strongly", 400, 10**6, rng)
-        with mock.patch.object(knapsack_exact, "_ROUNDS", ((500, 300_000),)):
+        with little_work(((500, 300_000),)):
             first = self.check(weights, values, sum(weights) // 2)
             second = self.check(weights, values, sum(weights) // 2)
         self.assertEqual(first, second)
@@ -520,12 +620,29 @@ class ExactKnapsackTest(TestCase):
         self.assertEqual(result, exact_knapsack(memory, runtimes, 0.3))
 
     @parametrize("argument", ("memory", "runtimes"))
-    @parametrize("bad", (math.nan, math.inf, -math.inf, -1.0, -5e-324))
+    @parametrize("bad", (math.nan, -math.inf, -1.0, -5e-324, 10**400, 1 + 2j))
     def test_number_out_of_range_is_named_with_its_index(self, argument, bad):
         lists = {"memory": [1.0] * 5, "runtimes": [1.0] * 5}
         lists[argument][3] = bad
-        with self.assertRaisesRegex(ValueError, rf"^{argument}\[3\] must be finite"):
+        with self.assertRaisesRegex(ValueError, rf"^{argument}\[3\] must be"):
             exact_knapsack(lists["memory"], lists["runtimes"], 1.0)
+
+    def test_infinite_memory_is_named(self):
+        with self.assertRaisesRegex(ValueError, r"^memory\[1\] must be finite"):
+            exact_knapsack([1.0, math.inf], [1.0, 1.0], 1.0)
+
+    def test_infinite_runtimes_come_first(self):
+        inf = math.inf
+        prepared = ExactKnapsack([0.5, 0.2, 0.2, 0.1, 0.0], [inf, inf, 9.0, inf, inf])
+        cases = (0.0, [4]), (0.1, [3, 4]), (0.5, [1, 2, 3, 4]), (0.9, [0, 1, 3, 4])
+        for max_memory, expected in cases:
+            plan = prepared.solve(max_memory)
+            self.assertEqual(plan.saved, expected)
+            self.assertEqual(plan.runtime, inf)
+            self.assertEqual(plan.gap, 0.0)
+            self.assertTrue(plan.optimal)
+        tenths = ExactKnapsack([0.1] * 6, [inf] * 5 + [1.0]).solve(0.5)
+        self.assertEqual(tenths.saved, [0, 1, 2, 3, 4])
 
     @parametrize("bad", (math.nan, math.inf, -1.0))
     def test_budget_out_of_range_is_named(self, bad):

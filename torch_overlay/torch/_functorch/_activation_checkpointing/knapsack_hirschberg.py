@@ -111,7 +111,8 @@ def _solve(weights: list[int], values: list[float], capacity: int) -> list[int]:
         width = capacity + 1
         if row.numel() < width:
             row = _cells(width)
-        row[:width].zero_()
+        for part in row[:width].split(_BLOCK):
+            part.zero_()
         middle = len(items) // 2
         leaf = len(items) * width <= _TABLE_BYTES
         if leaf:
@@ -123,7 +124,9 @@ def _solve(weights: list[int], values: list[float], capacity: int) -> list[int]:
             if k == middle and not leaf:
                 # From here on, origin[c] is what the first half may use if the path of
                 # decisions is traced back from capacity c.
-                torch.arange(width, out=origin[:width], device="cpu")
+                for start in range(0, width, _BLOCK):
+                    end = min(start + _BLOCK, width)
+                    torch.arange(start, end, out=origin[start:end], device="cpu")
                 if row[capacity].item() >= limit:
                     break  # no later item can add to the best value
             rest -= weight

@@ -270,11 +270,7 @@ rng = random.Random(0)
 memory = [rng.randint(1, 40_000) / 10_000 for _ in range(40)]
 runtimes = [m + 1 for m in memory]
 before = len(os.listdir("/proc/self/task"))
-for solver in (
-    knapsack.greedy_knapsack,
-    knapsack.dp_knapsack,
-    knapsack.dp_knapsack_sliding_hirschberg,
-):
+for solver in (knapsack.greedy_knapsack, knapsack.dp_knapsack):
     solver(memory, runtimes, sum(memory) / 2)
 print(len(os.listdir("/proc/self/task")) - before)
 """

@@ -1,6 +1,9 @@
 # Owner(s): ["module: functorch"]
 
+import os
 import random
+import subprocess
+import sys
 import unittest.mock
 
 import torch
@@ -30,6 +33,21 @@ MODES = {
 }
 
 SHAPES = ("random", "ties", "interleaved", "runs", "strongly_correlated", "subset_sum")
+
+
+# Prints how many threads a solve starts whose row has more than 32768 units.
+THREADS = """
+import os, random, torch
+from torch._functorch._activation_checkpointing import knapsack_hirschberg
+torch.set_num_threads(4)
+rng = random.Random(0)
+weights = [rng.randint(1, 40_000) for _ in range(60)]
+before = len(os.listdir("/proc/self/task"))
+knapsack_hirschberg.hirschberg_saved_items(
+    weights, [w + 1.0 for w in weights], sum(weights) // 2
+)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
 
 
 def decide_nothing(weights, _values, items, capacity):
@@ -279,6 +297,17 @@ class TestKnapsackHirschberg(TestCase):
         one = hirschberg_saved_items(weights, values, capacity)
         torch.set_num_threads(4)
         self.assertEqual(hirschberg_saved_items(weights, values, capacity), one)
+
+    @unittest.skipUnless(os.path.isdir("/proc/self/task"), "counts threads in /proc")
+    def test_no_thread_is_started(self):
+        output = subprocess.run(
+            [sys.executable, "-c", THREADS],
+            env={**os.environ, "OMP_NUM_THREADS": "4"},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        self.assertEqual(output.split(), ["0"])
 
     @parametrize("mode", ("default", "recursive"))
     def test_same_set_under_another_default_device(self, mode):

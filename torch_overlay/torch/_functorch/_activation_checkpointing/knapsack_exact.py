@@ -4,7 +4,7 @@ Memory and runtimes become integers, in units so fine that all rounding stays wi
 tolerances below; from there on sums are exact. Normalised sizes become the multiples of
 a common unit that they were before the division. Filling the budget by falling runtime
 / memory up to the first item that does not fit, the *break*, gives the *break solution*
-and Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
+and Dantzig's upper bound [1]. Three stages take turns until the proof is closed:
 
 1. Best-first branch and bound on the break settles repeated layers, and runtimes of
    widely different size, in tens of nodes. Without it the solver takes three times
@@ -13,9 +13,20 @@ and Dantzig's upper bound [1]. Two stages take turns until the proof is closed:
    grown outwards from the break (Pisinger [3]) over the items that no bound can decide
    (Martello and Toth [4]), settles many distinct items and correlated ones. Items of
    the same size are listed in one step: the best of them come first.
+3. A table over the capacity (Bellman [5]), where a gap of more than 1e-4 is left. In
+   units of the sizes it proves its set; in larger ones it still finds a good one.
+   First go the items that cannot be in the best set unless more others of less memory
+   and more runtime are than fit beside them: of a few large ones few remain.
 
 Work is counted, not timed: the answer is the same on every rank. Should it run out
-(on adversarial instances only), the best set found comes with a certified gap.
+(on adversarial instances only), the best set found comes with a certified gap. It is
+never worse than that of taking items by falling ratio while they fit, and nothing
+fits beside it. Up to 100,000 items take less than 3 seconds and 250 MB; a million
+take as much for sorting alone. No operation is large enough for torch to share it out
+to threads: neither their number nor the load of other cores matters.
+
+An item of infinite runtime is saved if it fits at all, before anything else; of those
+as many as fit, the smallest first.
 
 Feasibility: up to 2^18 items, sets of up to ``max_memory`` are all considered, and a
 set of more than ``max_memory * (1 + 2**-40)`` (9e-13) is never returned. The slack
@@ -23,7 +34,7 @@ forgives the rounding of normalised sizes: five items of 0.1 fit into 0.5, six d
 
 Ties: items without runtime are not saved, items without memory are (if they have a
 runtime), of identical items those with the lowest index come first. All else depends
-on the (memory, runtime) pairs only, not on their order.
+on the (memory, runtime) pairs only, not on their order, if the set is proven.
 
 [1] Dantzig, Discrete-variable extremum problems, Operations Research 5 (1957).
 [2] Nemhauser, Ullmann, Discrete dynamic programming and capital allocation,
@@ -31,6 +42,7 @@ on the (memory, runtime) pairs only, not on their order.
 [3] Pisinger, A minimal algorithm for the 0-1 knapsack problem, Operations Research 45
     (1997).
 [4] Martello, Toth, Knapsack Problems (1990), chapter 2.
+[5] Bellman, Dynamic Programming (1957).
 """
 
 import heapq
@@ -51,7 +63,8 @@ import torch
 log = logging.getLogger(__name__)
 
 # The work of each round, in branching steps and list cells. The first round is for
-# ordinary instances, the second keeps any input under about 3 seconds and 250 MB.
+# ordinary instances, the second and the table together keep any input under about 3
+# seconds and 250 MB.
 _ROUNDS = ((1_000, 100_000), (40_000, 7_000_000))
 # The list settles more types than this faster, but wants a good set to begin with: then
 # the first round branches so many steps.
@@ -400,7 +413,8 @@ class _Search:
             if i and self._gap_is_wide():
                 self._offer_greedy()
                 self._drop_dominated()
-                self._tabulate(exactly=True)
+                if not self.proven():
+                    self._tabulate(exactly=True)
             if not self.proven():
                 self._branch(min(steps, _FEW_STEPS) if many and i == 0 else steps)
             if not self.proven():
@@ -494,6 +508,7 @@ class _Search:
                 i += i & -i
         self._find_break()
         self._restart()
+        self._lower_bound()
 
     def exceptions(self) -> dict[int, int]:
         """The copies in the best set of the types that ``full`` does not tell."""
@@ -567,6 +582,10 @@ class _Search:
                 profit -= (high - low) * self.profit[k]
             if weight <= self.capacity:
                 self._add_node(k, weight, profit, limits)
+        self._lower_bound()
+
+    def _lower_bound(self) -> None:
+        """Takes the highest bound of the tree, if that is lower."""
         top = -self.nodes[0][0] if self.nodes else 0
         self.bound = min(self.bound, max(self.value, self.closed, top))
 

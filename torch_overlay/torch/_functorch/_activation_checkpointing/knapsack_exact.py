@@ -286,7 +286,7 @@ class _Relaxation:
     ) -> None:
         self.each, self.limit = (weight, profit), limit
         self.slope = torch.zeros(1, dtype=torch.float64, device="cpu")
-        if len(weight):
+        if weight.numel():
             slope = _piecewise(lambda w, p: p.double() / w, weight, profit)
             self.slope = torch.cat((*_parts(slope, _PIECE), self.slope))
 
@@ -303,7 +303,7 @@ class _Relaxation:
 
     def of_descending(self, capacity: torch.Tensor) -> torch.Tensor:
         """The same for capacities in falling order: O(1) time for one of many."""
-        if len(capacity) <= _SEARCHED:
+        if capacity.numel() <= _SEARCHED:
             return self(capacity)
         ends = torch.stack((capacity[-1], capacity[0]))
         first, last = torch.searchsorted(self.weight, ends, right=True).tolist()
@@ -369,7 +369,8 @@ class _Search:
 
         self.digits = 0 if self.exact else self._profit_digits(types.runtime.tolist())
         profit = _piecewise(
-            lambda x: _rounded_up(_scaled(x, self.digits)), types.runtime
+            lambda x: x.long() if self.exact else _rounded_up(_scaled(x, self.digits)),
+            types.runtime,
         )
         self.columns, self.profit = (weight, profit), profit.tolist()
         # The best set: all copies of the types before `full`, but for `changed`.
@@ -683,9 +684,9 @@ class _List:
         search = self.search
         unit = self._best_unit() if search.lattice else 1
         pieces = self.pieces
-        while pieces and len(self.weight):
+        while pieces and self.weight.numel():
             part = _Part(pieces, unit, 4.0 * search.capacity)
-            while part.runs and len(self.weight):
+            while part.runs and self.weight.numel():
                 self._step(part)
             pieces, unit = part.later, 1
         if self.found:
@@ -722,7 +723,7 @@ class _List:
 
     def _step(self, part: "_Part") -> None:
         """Adds the next runs, and drops dominated and hopeless states."""
-        width = len(self.weight)
+        width = self.weight.numel()
         if width <= _PIECE // 3:
             runs = self._add_runs(part)
             part.relax()
@@ -752,9 +753,9 @@ class _List:
         Other choices of pieces of the same weight are dominated.
         """
         runs: list[_Run] = []
-        while part.runs and (not runs or len(self.weight) < _BATCH):
-            sides = self._next_run(part, max(1, _MAX_RUN // len(self.weight)))
-            runs.append((len(self.weight), sides))
+        while part.runs and (not runs or self.weight.numel() < _BATCH):
+            sides = self._next_run(part, max(1, _MAX_RUN // self.weight.numel()))
+            runs.append((self.weight.numel(), sides))
             if sides[0] or sides[1]:
                 for_weight, for_profit = (self._changes(sides, j) for j in (2, 3))
                 self.weight = self._sums(self.weight, for_weight)
@@ -798,7 +799,7 @@ class _List:
             for k, (i, j) in enumerate(zip(starts, stops)):
                 weight.append(self.weight[i:j] + changes[k][0])
                 profit.append(self.profit[i:j] + changes[k][1])
-                first = k * len(self.weight)
+                first = k * self.weight.numel()
                 origin.append(torch.arange(first + i, first + j, device="cpu"))
             yield torch.cat(weight), torch.cat(profit), torch.cat(origin)
             starts = stops
@@ -1051,7 +1052,7 @@ class _Table:
 
 def _parts(values: torch.Tensor, size: int) -> list[torch.Tensor]:
     """The values in slices of that size."""
-    if len(values) <= size:
+    if values.numel() <= size:
         return [values]
     return [values[i : i + size] for i in range(0, len(values), size)]
 
@@ -1060,7 +1061,7 @@ def _piecewise(
     function: Callable[..., torch.Tensor], *columns: torch.Tensor
 ) -> torch.Tensor:
     """Applies a function of each row to columns."""
-    if len(columns[0]) <= _PIECE:
+    if columns[0].numel() <= _PIECE:
         return function(*columns)
     parts = zip(*(_parts(column, _PIECE) for column in columns))
     return torch.cat([function(*part) for part in parts])

@@ -233,6 +233,7 @@ problems = [
     (strong, [x + 10**5 for x in strong]),
     ([x / sum(strong) for x in strong], [x + 0.1 for x in strong]),
     (many, [rng.random() for _ in many]),
+    (strong, strong),
 ]
 before = len(os.listdir("/proc/self/task"))
 for memory, runtimes in problems:

@@ -853,10 +853,10 @@ class _List:
             ties = limit - sum(int((bound > least).sum()) for *_, bound in kept)
             shorter = []
             for *columns, bound in kept:
-                keep = bound > least
+                above = (bound > least).nonzero().view(-1)
                 tied = (bound == least).nonzero().view(-1)[: max(0, ties)]
                 ties -= len(tied)
-                index = keep.index_fill_(0, tied, True).nonzero().view(-1)
+                index = torch.cat((above, tied)).sort().values
                 shorter.append([x.index_select(0, index) for x in columns])
             kept = shorter
         weight, profit, origin, *_ = (torch.cat(x) for x in zip(*kept))

@@ -22,7 +22,7 @@ Work is counted, not timed: the answer is the same on every rank. Should it run 
 (on adversarial instances only), the best set found comes with a certified gap. It is
 never worse than that of taking items by falling ratio while they fit, and nothing
 fits beside it. Up to 100,000 items take less than 3 seconds and 250 MB; a million take
-about 20 seconds and 0.7 GB. No operation is large enough for torch to share it out
+about 15 seconds and 0.3 GB. No operation is large enough for torch to share it out
 to threads: neither their number nor the load of other cores matters.
 
 An item of infinite runtime is saved if it fits at all, before anything else; of those

@@ -50,6 +50,7 @@ _MEASURING = (
     "capture_builtin",
     "capture_models",
     "capture_graphs",
+    "capture_live",
     "capture_measure",
 )
 _Measuring = Callable[[Point], dict[str, Any]]

@@ -13,7 +13,7 @@ from acknap.bench_memory import Number
 from acknap.bench_record import Record
 from acknap.bench_stats import short
 
-MEASURES = ("ratio", "bytes", "storages")
+MEASURES = ("ratio", "bytes", "storages", "live")
 # Relative excess that is rounding.
 _ROUNDING = 1e-9
 # Runtime below this share of all items' is nothing: some items cost one operation.
@@ -24,9 +24,15 @@ _NOTICED = 0.01
 Run = dict[str, Any]
 
 
+def points(record: Record) -> list[dict[str, Any]]:
+    """Return the points in which live bytes were counted: not those of old records."""
+    found = record.of("delivered")
+    return [p for p in found if any("live" in row for row in p["rows"])]
+
+
 def runs(record: Record, contender: str) -> Iterator[tuple[str, float, Run]]:
     """Return the runs of a contender: model, runtime of all items, what came out."""
-    for point in record.of("delivered"):
+    for point in points(record):
         name = point["problem"].removeprefix("real:captured/")
         for row in point["rows"]:
             if row["contender"] == contender and row.get("knapsack_used"):
@@ -34,13 +40,21 @@ def runs(record: Record, contender: str) -> Iterator[tuple[str, float, Run]]:
 
 
 def excess(row: Run, measure: str) -> float:
-    """Return by what share a run is over the budget by a measure; 0 if it is not."""
-    over = row[measure] / row["budget"] - 1
+    """Return by what share a run is over the budget by a measure; 0 if it is not.
+
+    Where nothing can be within the budget, because of what must be saved, the least
+    that can be kept alive takes its place.
+    """
+    over = row[measure] / _allowed(row) - 1
     return float(over) if over > _ROUNDING else 0.0
 
 
+def _allowed(row: Run) -> float:
+    return float(max(row["budget"], row.get("least", 0.0)))
+
+
 def over(
-    record: Record, contender: str, measures: Sequence[str] = ("ratio", "bytes")
+    record: Record, contender: str, measures: Sequence[str] = ("ratio", "live")
 ) -> Number | None:
     """How many runs are over the budget by one of some measures."""
     found = [row for _, _, row in runs(record, contender)]
@@ -52,7 +66,10 @@ def over(
         worst = f", worst +{short(100 * max(beyond))} %" if beyond else ""
         words.append(f"{len(beyond)} by {measure}{worst}")
     count = sum(any(excess(row, measure) for measure in measures) for row in found)
-    return Number(count, f"over the budget: {'; '.join(words)}; of {len(found)} runs")
+    text = f"over the budget: {'; '.join(words)}; of {len(found)} runs"
+    if forced := sum(_allowed(row) > row["budget"] for row in found):
+        text += f", in {forced} of which what must be saved is more than the budget"
+    return Number(count, text)
 
 
 def kept_plans(record: Record, contender: str) -> Number | None:
@@ -72,11 +89,15 @@ def is_broken(row: Run) -> bool:
 def recompute(record: Record, base: str, contender: str) -> Number | None:
     """Recomputed runtime of a contender over the base's, geometric mean.
 
-    Runs count in which the base is within the budget by ratio and by bytes.
+    Runs count in which the base is within the budget by ratio, bytes and live bytes,
+    and at most a hundredth of the contender's memory is taken by what must be saved:
+    released torch computes random numbers again, with wrong gradients, and the series
+    saves them.
     """
     others = {
         (name, row["budget"]): row["recomputed"]
         for name, _, row in runs(record, contender)
+        if row.get("least", 0.0) <= _NOTICED
     }
     logs = [
         math.log(max(others[key], least) / max(row["recomputed"], least))
@@ -84,6 +105,7 @@ def recompute(record: Record, base: str, contender: str) -> Number | None:
         if (key := (name, row["budget"])) in others
         and not excess(row, "ratio")
         and not excess(row, "bytes")
+        and not excess(row, "live")
         and (least := _LEAST * total)
     ]
     if not logs:
@@ -93,9 +115,9 @@ def recompute(record: Record, base: str, contender: str) -> Number | None:
     return Number(mean, text)
 
 
-def unit(record: Record) -> Number | None:
+def unit(record: Record, side: str) -> Number | None:
     """What a budget of 1 is, as a share of what is saved without a budget."""
-    shares = [1 / point["unbudgeted"] for point in record.of("delivered")]
+    shares = [1 / point["unbudgeted"][side] for point in points(record)]
     if not shares:
         return None
     middle = statistics.median(shares)
@@ -104,8 +126,8 @@ def unit(record: Record) -> Number | None:
 
 
 def flattered(record: Record, contender: str) -> Number | None:
-    """By how much the ratio is below the saved bytes, because inputs are not saved."""
-    found = [row["bytes"] - row["ratio"] for _, _, row in runs(record, contender)]
+    """By how much the partitioner's own ratio is below the share that stays alive."""
+    found = [row["live"] - row["ratio"] for _, _, row in runs(record, contender)]
     if not found:
         return None
     count = sum(difference > _NOTICED for difference in found)

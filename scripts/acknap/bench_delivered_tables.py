@@ -9,6 +9,7 @@ from acknap.bench_delivered import (
     extra_cuts,
     extra_time,
     is_broken,
+    points,
     recompute,
     runs,
 )
@@ -62,8 +63,7 @@ def variants(record: Record) -> str:
         "runs",
         *(f"within by {measure}" for measure in MEASURES),
         "worst by ratio",
-        "by bytes",
-        "by storages",
+        *(f"by {measure}" for measure in MEASURES[1:]),
         "over though the plan is not",
         "recomputed runtime against released dp",
         "cuts",
@@ -97,7 +97,7 @@ def _variant(record: Record, contender: str) -> Sequence[str]:
 def delivered(record: Record) -> str:
     """Return a line per model and budget: plan and ratio of every variant."""
     lines = []
-    for point in record.of("delivered"):
+    for point in points(record):
         name = point["problem"].removeprefix("real:captured/")
         for budget in point["budgets"]:
             rows = {

@@ -32,8 +32,8 @@ class Partition:
         environment traces the model itself.
 
         Raises:
-            HarnessError: The environments disagree on the knapsack, or one cannot
-                trace the model. A solver that fails is in the result.
+            HarnessError: The environments trace different graphs, or one cannot trace
+                the model. A solver that fails is in the result.
         """
         name = point.problem.removeprefix("real:")
         file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
@@ -41,9 +41,9 @@ class Partition:
         pairs = [contender.split(".") for contender in point.contenders]
         sides = dict.fromkeys(side for side, _ in pairs)
         graphs = {side: self._capture(side, model) for side in sides}
-        found = [graph[2] for graph in graphs.values()]
-        if any(graph != found[0] for graph in found):
-            raise HarnessError(f"{model}: stock and patched state different knapsacks")
+        found = [graph for _, _, graph in graphs.values()]
+        if len({graph["joint_nodes"] for graph in found}) > 1:
+            raise HarnessError(f"{model}: stock and patched trace different graphs")
         rows = []
         for budget in point.budgets:
             for side, solver in pairs:
@@ -56,10 +56,16 @@ class Partition:
                     row["failed"] = str(error)
                 rows.append(row)
             pairs = pairs[1:] + pairs[:1]
-        return found[0] | {"rows": rows}
+        knapsacks = {side: graph for side, (*_, graph) in graphs.items()}
+        return {
+            "items": len(found[0]["runtimes"]),
+            "total": sum(found[0]["runtimes"]),
+            "unbudgeted": {side: k["unbudgeted"] for side, k in knapsacks.items()},
+            "rows": rows,
+        }
 
     def _capture(self, side: str, model: str) -> tuple[Tracer, int, dict[str, Any]]:
-        """Trace a model; return the place and the figures of its largest graph."""
+        """Trace a model; return its largest graph's place and knapsack."""
         needs = model.startswith(TRANSFORMERS)
         key = side, needs
         if key not in self._tracers:
@@ -68,10 +74,4 @@ class Partition:
             self._tracers[key] = self._stack.enter_context(closing(made))
         graphs = self._tracers[key].capture(model)
         index = max(range(len(graphs)), key=lambda i: len(graphs[i]["runtimes"]))
-        graph = graphs[index]
-        figures = {
-            "items": len(graph["runtimes"]),
-            "total": sum(graph["runtimes"]),
-            "unbudgeted": graph["unbudgeted"],
-        }
-        return self._tracers[key], index, figures
+        return self._tracers[key], index, graphs[index]

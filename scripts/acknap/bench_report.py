@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from acknap import bench_claims, bench_page, bench_record, bench_tables, charts
+from acknap import (
+    bench_claims,
+    bench_delivered,
+    bench_page,
+    bench_record,
+    bench_tables,
+    charts,
+)
 from acknap import bench_delivered_tables as delivered_tables
 from acknap.bench import FULL, QUICK
 from acknap.bench_claims import Verdict
@@ -170,7 +177,7 @@ def as_section(
 
 
 def _delivered(record: Record) -> list[str]:
-    if not record.of("delivered"):
+    if not bench_delivered.points(record):
         return []
     text = "Asked for, and delivered by the partitions of the captured models:"
     return [text, delivered_tables.variants(record)]

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from acknap import environments, instances
-from acknap.bench_delivered import excess
+from acknap.bench_delivered import MEASURES, excess
 from acknap.bench_stats import short
 from acknap.budgets import parse
 from acknap.errors import HarnessError
@@ -120,19 +120,19 @@ def _show(partitions: Sequence[dict[str, Any]]) -> None:
     """Print what was asked for and what was delivered."""
     if not partitions:
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    header = ("budget", "solver", "plan", "ratio", "bytes", "storages", "cuts")
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    header = ("budget", "solver", "plan", *MEASURES, "cuts")
     for name in header:
         table.add_column(name, justify="left" if name == "solver" else "right")
     for row in partitions:
-        cells = [_share(row, name) for name in header[2:6]]
+        cells = [_share(row, name) for name in header[2:-1]]
         solver = row["solver"] if row["knapsack_used"] else "(no knapsack)"
         table.add_row(short(row["budget"]), solver, *cells, str(row.get("cuts", "-")))
     console = Console()
     console.print(table)
     console.print(
-        "plan: the knapsack's use; ratio, bytes, storages: what the partition saves, "
-        "by three measures (benchmarks/SCHEMA.md). *: over the budget. Parted by the "
+        "plan: the knapsack's use; ratio, bytes, storages, live: what the partition "
+        "saves, by four measures (benchmarks/SCHEMA.md). *: over the budget. Parted by "
         "released torch, also for exact; with the series the partition keeps to it."
     )
 

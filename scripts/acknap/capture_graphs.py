@@ -41,7 +41,7 @@ def trace(model: str) -> list[Joint]:
         ModelError: The model cannot be built or traced, or has nothing to train.
     """
     gc.unfreeze()  # the graphs of the model before
-    _treat_attention_as_on_cuda()
+    treat_attention_as_on_cuda()
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     usual = torch.get_default_dtype()
     try:
@@ -124,7 +124,7 @@ def _compile(model: str, built: Built, mode: FakeTensorMode) -> list[Joint]:
     return found
 
 
-def _treat_attention_as_on_cuda() -> None:
+def treat_attention_as_on_cuda() -> None:
     """Give the CPU's scaled-dot-product attention the standing of CUDA's.
 
     The partitioner lists CUDA's operators as costly to compute and does not know the

@@ -1,13 +1,16 @@
 """What a partition is asked for, what its knapsack uses, and what it delivers.
 
-Runs inside an environment with torch, stock or patched. Memory is a share of what can
-be saved: the bytes that the partition without a budget saves, less the inputs' bytes.
+Runs inside an environment with torch, stock or patched. Memory is a share of what a
+budget is a share of: in released torch the bytes that the partition without a budget
+saves, less the inputs' bytes; with the series the storages that it keeps alive, less
+those of inputs.
 """
 
 import gc
 import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import torch._functorch.partitioners as partitioners
@@ -15,7 +18,10 @@ from torch._functorch import config
 from torch._inductor.fx_utils import get_node_storage
 
 from acknap.capture_graphs import Joint
+from acknap.capture_live import Live
 
+# The option of the series to make and measure plans by the storages that they keep.
+COUNTING = "activation_memory_budget_count_storages"
 # The names of the solvers in torch's configuration.
 NAMES = {"hirschberg": "dp_knapsack_sliding_hirschberg"}
 
@@ -45,33 +51,44 @@ class Graph:
         exits: The ratios of the partitions that the partitioner tries before the
             knapsack; it takes the first that is below the budget.
         unbudgeted: What the partition without a budget saves beside inputs, as a share
-            of what can be saved; 0 if nothing can.
+            of what a budget is a share of; 0 if nothing can be saved.
+        least, most: Bytes of a budget of 0 and of 1.
     """
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
+        # What the series counts a plan's bytes with; None in released torch.
+        self._own: Any = None
         self._sets: dict[str, Any] = {}
         self._costs: dict[Any, float] = {}
+        # Of the series only: the plan that keeps as little alive as it can.
+        self._least: list[Any] | None = None
+        self._least_seconds = 0.0
         self.nodes: list[Any] = []
         self.memory: list[float] = []
         self.runtimes: list[float] = []
         self.inputs = set(joint.node_info.inputs)
         start = time.process_time()
         self._state()
-        self._base_seconds = time.process_time() - start
-        sizes = [_size(cut[0]) for cut in self._sets.values()]
-        self.least = _size(joint.node_info.inputs)
-        self.most = sizes[0]
-        self.exits = [self._ratio(size) for size in sizes[1:3]]
-        first = next(iter(self._sets.values()))[0]
-        own = _size(node for node in first if node not in self.inputs)
+        self._base_seconds = time.process_time() - start - self._least_seconds
+        sets = [cut[0] for cut in self._sets.values()]
+        self.live = Live(joint.node_info, sets[0])
+        if self._own is None:
+            self.least, self.most = _size(joint.node_info.inputs), _size(sets[0])
+        else:
+            self.least = float(self._own.count_inputs(sets[0]))
+            self.most = float(self._own.count(sets[0]))
+        self.exits = [self._ratio(saved) for saved in sets[1:3]]
+        own = _size(node for node in sets[0] if node not in self.inputs)
         self.unbudgeted = own / (self.most - self.least) if self.nodes else 0.0
 
     def sizes(self) -> list[float]:
         """Return the items' bytes."""
         return [_size([node]) for node in self.nodes]
 
-    def _ratio(self, size: float) -> float:
+    def _ratio(self, saved: Iterable[Any]) -> float:
+        """Return what a partition saves by the partitioner's own measure."""
+        size = _size(saved) if self._own is None else float(self._own.count(saved))
         return (size - self.least) / (self.most - self.least)
 
     def _state(self) -> None:
@@ -128,7 +145,9 @@ class Graph:
 
         def cut(*arguments: Any, **keywords: Any) -> Any:
             nonlocal cuts
-            if len(arguments) == 3 and not keywords:
+            if not plans and not keywords:  # no budget changes what comes before
+                if len(arguments) > 3:
+                    spent["cut_seconds"] += self._least_seconds
                 return self._cut(*arguments)
             start = time.process_time()
             found = self._solve_min_cut(*arguments, **keywords)
@@ -145,8 +164,11 @@ class Graph:
             saved = partitioners.choose_saved_values_set(
                 self.joint.graph, self.joint.node_info, memory_budget=budget
             )
-        record = {"solver": solver, "budget": budget, "knapsack_used": bool(plans)}
+        record: dict[str, Any] = {"solver": solver, "budget": budget}
+        record["knapsack_used"] = bool(plans)
         record |= self._delivered(saved)
+        if self._least is not None:
+            record["least"] = self.live.share(self._least)
         if plans:
             _, kept, left = plans[0]
             record["plan"] = sum(self.memory[i] for i in kept)
@@ -156,7 +178,7 @@ class Graph:
         return record
 
     def _delivered(self, saved: list[Any]) -> dict[str, float]:
-        """Measure a saved set in three ways, and what it leaves to recompute."""
+        """Measure a saved set in four ways, and what it leaves to recompute."""
         available = self.most - self.least
         own = [node for node in saved if node not in self.inputs]
         entering = {get_node_storage(node) for node in self.inputs}
@@ -167,30 +189,29 @@ class Graph:
                 size = node.meta["val"].untyped_storage().nbytes()
                 # A size that is a symbol: the tensor's, by its hint.
                 storages[storage] = size if isinstance(size, int) else _size([node])
-        again = self._recomputed(saved)
+        again = self.live.recomputed(saved)
         items = zip(self.nodes, self.runtimes, strict=True)
         return {
-            "ratio": self._ratio(_size(saved)),
+            "ratio": self._ratio(saved),
             "bytes": _size(own) / available,
             "storages": sum(storages.values()) / available,
+            "live": self.live.share(saved),
             "recomputed": sum(cost for node, cost in items if node in again),
         }
 
-    def _recomputed(self, saved: list[Any]) -> set[Any]:
-        """Return the nodes that the backward has to compute again."""
-        kept, again = set(saved), set()
-        todo = [n for n in self.joint.node_info.required_bw_nodes if n.op != "output"]
-        while todo:
-            node = todo.pop()
-            if node not in kept and node not in again:
-                again.add(node)
-                todo.extend(node.all_input_nodes)
-        return again
-
-    def _cut(self, graph: Any, node_info: Any, options: Any) -> Any:
-        key = repr(options)
+    def _cut(self, graph: Any, node_info: Any, options: Any, *rest: Any) -> Any:
+        # The series prices nodes by a method of an object that is new each time.
+        price: Any = getattr(options, "price", None)
+        if price is not None:
+            self._own = self._own or price.__self__
+        plain = options if price is None else replace(options, price=None)
+        key = repr((plain, price is None, *map(list, rest)))
         if key not in self._sets:
-            self._sets[key] = self._solve_min_cut(graph, node_info, options)
+            start = time.process_time()
+            self._sets[key] = self._solve_min_cut(graph, node_info, options, *rest)
+            if rest:
+                self._least = self._sets[key][0]
+                self._least_seconds = time.process_time() - start
         return self._sets[key]
 
     def _estimate(self, node: Any) -> float:
@@ -212,7 +233,12 @@ class Graph:
             ours = (cut, self._estimate, solve)
             for name, function in zip(names, ours, strict=True):
                 setattr(partitioners, name, function)
-            with config.patch(activation_memory_budget_runtime_estimator="flops"):
+            options: dict[str, Any] = {
+                "activation_memory_budget_runtime_estimator": "flops"
+            }
+            if hasattr(config, COUNTING):
+                options[COUNTING] = True
+            with config.patch(options):
                 yield
         finally:
             for name, function in zip(names, usual, strict=True):

@@ -272,8 +272,9 @@ class CompiledStep:
         for partition in partitions:
             self.assertEqual(sorted(partition.saved), sorted(partition.taken))
             self.assertEqual(len(partition.saved), len(set(partition.saved)))
-            # The plan of the budget is the first; another may spend what it left.
-            for solve in solves[:1]:
+            # The plan of the budget is the first; another may spend what it left. With
+            # no capacity at all another cut can keep less alive.
+            for solve in [one for one in solves[:1] if one.max_memory > 0]:
                 kept = {solve.items[i] for i in solve.saved}
                 self.assertEqual(kept & partition.recomputed, set())
         for solve in solves:
@@ -328,7 +329,9 @@ class BudgetTests(CompiledStep):
         model, inputs = build("decoder")
         torch._dynamo.mark_dynamic(inputs, 0)
         solves, _ = self.step(model, inputs, 0.25)
-        self.assertEqual(solves[0].max_memory, 0.25)
+        # Where storages are counted, what must be saved comes first.
+        self.assertLessEqual(solves[0].max_memory, 0.25)
+        self.assertGreater(solves[0].max_memory, 0.2)
         # Another batch needs no other plan, and has gradients of its own.
         model.zero_grad()
         with torch.compiler.set_stance("fail_on_recompile"):

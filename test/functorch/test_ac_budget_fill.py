@@ -7,6 +7,7 @@ from unittest import mock
 import torch
 import torch._functorch.config as config
 from torch._functorch import partitioners
+from torch._functorch._activation_checkpointing.saved_storages import SavedStorages
 from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
@@ -16,9 +17,9 @@ from torch.testing._internal.common_utils import (
 
 
 def narrow(x, y, a, b, c):
-    """Of the first product, 2048 bytes, the backward needs 256."""
-    products = ((x @ a)[:, :4], y @ b, y @ c)
-    return sum(p.sin().sum() for p in products)
+    """Of the first product, 2048 bytes, the backward needs a cast of 1024."""
+    products = ((x @ a).bfloat16(), y @ b, y @ c)
+    return sum(p.sin().sum().float() for p in products)
 
 
 def chain(x, y, a, _b, c):
@@ -30,7 +31,7 @@ def chain(x, y, a, _b, c):
 def branches(x, y, a, b, c):
     left, right = (y @ c).chunk(2, -1)
     return ((left * right.sigmoid()).sum(-1, keepdim=True) * (y @ b)).exp().sum() + (
-        (x @ a)[:, :8].sin().sum()
+        (x @ a).bfloat16().sin().sum().float()
     )
 
 
@@ -54,6 +55,12 @@ def capture(function):
         torch.compile(function, backend="aot_eager_decomp_partition")(*args)
     (result,) = captured
     return result
+
+
+def storages(nodes):
+    """The storages of some nodes, with their bytes."""
+    values = [node.meta["val"] for node in nodes]
+    return {v.untyped_storage()._cdata: v.untyped_storage().nbytes() for v in values}
 
 
 def recomputed(info, saved, items):
@@ -82,30 +89,36 @@ class Run:
 
         def record_cut(graph, info, options, dont_ban=None):
             result = cut(graph, info, options, dont_ban)
-            if dont_ban is not None:
+            if self.solves:
                 self.cuts.append(result[0])
             elif not hasattr(self, "default"):
                 self.default = result[0]
             return result
 
         with (
-            config.patch(activation_memory_budget_solver=solver),
+            config.patch(
+                activation_memory_budget_solver=solver,
+                activation_memory_budget_count_storages=True,
+            ),
             mock.patch.object(
                 partitioners, "_optimize_runtime_with_given_memory", record_solve
             ),
             mock.patch.object(partitioners, "solve_min_cut", record_cut),
         ):
             self.saved = partitioners.choose_saved_values_set(graph, info, budget)
-        self.range = self.size(self.default) - self.size(info.inputs)
+        self.keys = {key for n in info.inputs for key in storages([n])}
+        self.inputs = self.size(self.default, True)
+        self.range = self.size(self.default) - self.inputs
         if self.solves:
             _, self.memory, self.runtimes, _, _, self.items = self.solves[0][0]
 
-    @staticmethod
-    def size(nodes):
-        return sum(map(partitioners._size_of, nodes))
+    def size(self, nodes, inputs=False):
+        """Bytes of the storages of nodes, or of the inputs among them."""
+        found = storages(nodes)
+        return sum(found[key] for key in found if not inputs or key in self.keys)
 
     def used(self, saved):
-        return self.size(n for n in saved if n not in self.info.inputs) / self.range
+        return (self.size(saved) - self.inputs) / self.range
 
     def cost(self, saved):
         runtimes = dict(zip(self.items, self.runtimes))
@@ -121,11 +134,11 @@ def keep_second(_graph, memory, *_args):
 class TestBudgetFill(TestCase):
     @parametrize("solver", ("greedy", "exact", "dp"))
     def test_spends_what_is_left(self, solver):
-        # The knapsack keeps the first product, the cut saves 256 bytes of it, so that
-        # the second product (1024 of the 2150 bytes) fits. The third doesn't.
+        # The knapsack keeps the first product, the cut saves its cast, so that the
+        # second product (1024 of the 2457 bytes) fits. The third doesn't.
         run = Run(*capture(narrow), 0.4, solver)
         self.assertEqual(len(run.cuts), 2)
-        self.assertEqual([run.used(saved) * 5376 for saved in run.cuts], [256, 1280])
+        self.assertEqual([run.used(saved) * 6144 for saved in run.cuts], [1024, 2048])
         self.assertEqual([run.cost(saved) for saved in run.cuts], [20480, 16384])
 
     @parametrize("budget", BUDGETS)
@@ -158,7 +171,8 @@ class TestBudgetFill(TestCase):
         run = Run(graph, info, budget, "exact")
         if not run.solves:
             return
-        options = partitioners.MinCutOptions(False, False, False, False, True)
+        price = SavedStorages(info, partitioners._size_of).price
+        options = partitioners.MinCutOptions(False, False, False, False, True, price)
         before, after = [], []
         for n in range(len(run.items) + 1):
             for kept in itertools.combinations(run.items, n):
@@ -181,17 +195,20 @@ class TestBudgetFill(TestCase):
         self.assertEqual(len(run.solves), 1)
         self.assertEqual(len(run.cuts), 1)
 
-    def test_no_second_cut_over_the_budget(self):
+    def test_a_solver_that_is_over_what_is_left(self):
+        """It keeps both items, of which one fits."""
         run = Run(*capture(narrow), 0.4, "dp", keep_second)
         self.assertEqual(len(run.solves), 2)
-        self.assertEqual(len(run.cuts), 1)
+        self.assertEqual(run.used(run.saved) * 6144, 2048)
 
     def test_gradients(self):
         args = [torch.rand(shape, requires_grad=True) for shape in SHAPES]
         expected = torch.autograd.grad(narrow(*args), args)
         torch._dynamo.reset()
         with config.patch(
-            activation_memory_budget=0.4, activation_memory_budget_solver="greedy"
+            activation_memory_budget=0.4,
+            activation_memory_budget_solver="greedy",
+            activation_memory_budget_count_storages=True,
         ):
             compiled = torch.compile(narrow, backend="aot_eager_decomp_partition")
             loss = compiled(*args)

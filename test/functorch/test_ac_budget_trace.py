@@ -2,12 +2,18 @@
 """The partitioner tells what it delivered for a memory budget."""
 
 import itertools
+import json
+import logging
 import random
 from unittest import mock
 
 import torch
 import torch._functorch.config as config
 from torch._functorch import partitioners
+from torch._functorch._activation_checkpointing import ac_logging_utils
+from torch._functorch._activation_checkpointing.memory_budget_report import (
+    knapsack_upper_bound,
+)
 from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
@@ -17,61 +23,91 @@ from torch.testing._internal.common_utils import (
 
 
 def narrow(x, y, a, b, c):
-    """Of the first product, 2048 bytes, the backward needs 256."""
-    products = ((x @ a)[:, :4], y @ b, y @ c)
-    return sum(p.sin().sum() for p in products)
+    """Of the first product, 2048 bytes, the backward needs a cast of 1024."""
+    products = ((x @ a).bfloat16(), y @ b, y @ c)
+    return sum(p.sin().sum().float() for p in products)
 
 
-def partition(budget):
-    """The reports of one run of the partitioner."""
-    reports = []
+def compile_step(budget, count_storages=True):
+    """The joint graphs that one compilation parts."""
+    graphs = []
+    choose = partitioners.choose_saved_values_set
 
-    def record(name, metadata_fn, *, payload_fn=lambda: None, **_):
-        metadata = metadata_fn()
-        if name == "artifact" and metadata["name"] == "activation_memory_budget":
-            reports.append(payload_fn())
+    def record(joint_graph, *args, **kwargs):
+        graphs.append(joint_graph)
+        return choose(joint_graph, *args, **kwargs)
 
     torch._dynamo.reset()
     shapes = ((16, 64), (16, 8), (64, 32), (8, 16), (8, 64))
     args = [torch.rand(shape, requires_grad=True) for shape in shapes]
     with (
         config.patch(
-            activation_memory_budget=budget, activation_memory_budget_solver="greedy"
+            activation_memory_budget=budget,
+            activation_memory_budget_solver="greedy",
+            activation_memory_budget_count_storages=count_storages,
+            enable_autograd_cache=False,
         ),
-        mock.patch.object(partitioners, "trace_structured", record),
+        mock.patch.object(partitioners, "choose_saved_values_set", record),
     ):
         torch.compile(narrow, backend="aot_eager_decomp_partition")(*args)
-    return reports
+    return graphs
 
 
 class TestBudgetTrace(TestCase):
-    def test_report(self):
-        (report,) = partition(0.4)
-        size = 256 + 1024 + 4096
-        expected = {
-            "Memory Budget": 0.4,
-            # The knapsack keeps the first product. The cut saves what is needed of it
-            # and, with what is left, the second product.
-            "Knapsack Memory": 2048 / size,
-            "Saved Memory": (256 + 1024) / size,
-            "Saved Storages Memory": (256 + 1024) / size,
-            "Saved Storages Bytes": 256 + 1024,
-            "Recomputed Runtime": 2 * 16 * 8 * 64,
-            "Total Runtime": 2 * 16 * (64 * 32 + 8 * 16 + 8 * 64),
-            "Knapsack Runtime Upper Bound": 65536 + (0.4 * size - 2048) * 4,
-        }
-        self.assertEqual(report, expected)
+    def lines(self, *args):
+        with self.assertLogs("torch._functorch.partitioners", "INFO") as logs:
+            compile_step(*args)
+            logging.getLogger("torch._functorch.partitioners").info("the end")
+        return [x for x in logs.output if "activation memory budget" in x]
 
-    def test_debug_log(self):
-        with self.assertLogs("torch._functorch.partitioners", "DEBUG") as logs:
-            partition(0.4)
-        (line,) = [x for x in logs.output if "activation memory budget" in x]
-        self.assertIn("'Memory Budget': 0.4", line)
-        self.assertIn("'Saved Storages Bytes': 1280", line)
+    def test_knapsack(self):
+        (line,) = self.lines(0.4)
+        inputs = 4 * (16 * 64 + 16 * 8 + 64 * 32 + 8 * 16 + 8 * 64)
+        kept = 1024 + 1024 + 4096  # by the default plan, beside the inputs
+        for words in (
+            "Memory Budget 0.4,",
+            "Branch knapsack,",
+            f"Default Storages Bytes {inputs + kept},",
+            f"Allowed Storages Bytes {inputs + 0.4 * kept:.6g},",
+            # The knapsack keeps the first product. The cut saves its cast and, with
+            # what is left, the second product.
+            f"Knapsack Memory {2048 / kept:.6g},",
+            f"Saved Memory {(1024 + 1024) / kept:.6g},",
+            f"Saved Storages Bytes {inputs + 1024 + 1024}",
+            f"Recomputed Runtime {2 * 16 * 8 * 64},",
+            f"Total Runtime {2 * 16 * (64 * 32 + 8 * 16 + 8 * 64)},",
+            f"Knapsack Runtime Upper Bound {65536 + (0.4 * kept - 2048) * 4:.6g}",
+        ):
+            self.assertIn(words, line + ",")
 
-    @parametrize("budget", (1.0, 0.0))
-    def test_no_report_without_a_knapsack(self, budget):
-        self.assertEqual(partition(budget), [])
+    @parametrize("count_storages", (True, False))
+    @parametrize("budget", (0.0, 0.3, 0.99))
+    def test_one_line_whatever_branch(self, budget, count_storages):
+        (line,) = self.lines(budget, count_storages)
+        self.assertIn(f"Memory Budget {budget:.6g},", line)
+        self.assertIn(f"Counts Storages {count_storages}", line)
+        self.assertEqual("Branch knapsack" in line, budget > 0)
+        self.assertIn("Saved Storages Bytes", line)
+
+    def test_no_line_for_a_budget_of_1(self):
+        self.assertEqual(self.lines(1.0), [])
+
+    def test_structured_trace(self):
+        """The artifact that debug_partitioner writes has it, too."""
+        with mock.patch.object(partitioners, "AOT_PARTITIONER_DEBUG", True):
+            payloads = []
+
+            def record(_name, metadata_fn, *, payload_fn=lambda: None, **_):
+                if metadata_fn().get("name") == "min_cut_information":
+                    payloads.append(json.loads(payload_fn()))
+
+            with mock.patch.object(ac_logging_utils, "trace_structured", record):
+                compile_step(0.4)
+        (payload,) = payloads
+        self.assertEqual(payload["Branch"], "knapsack")
+        self.assertEqual(payload["Memory Budget"], 0.4)
+        self.assertIn("Allowed Storages Bytes", payload)
+        self.assertIn("Joint Graph Size", payload)
 
     def test_upper_bound(self):
         rng = random.Random(0)
@@ -80,7 +116,7 @@ class TestBudgetTrace(TestCase):
             memory = [rng.choice([0, 1, 2, 3, 5, 8]) for _ in range(n)]
             runtimes = [rng.choice([0, 1, 2, 7, 10**9]) for _ in range(n)]
             budget = rng.randint(0, 20)
-            bound = partitioners._knapsack_upper_bound(memory, runtimes, budget)
+            bound = knapsack_upper_bound(memory, runtimes, budget)
             values = [
                 sum(runtimes[i] for i in items)
                 for k in range(n + 1)

@@ -30,8 +30,36 @@ def test_runs_over_the_budget(record: Record) -> None:
     assert said is not None
     assert said.text == (
         "over the budget: 2 by ratio, worst +10 %; 2 by bytes, worst +10 %; "
-        "0 by storages; of 2 runs"
+        "0 by storages; 0 by live; of 2 runs"
     )
+
+
+def rows_of(record: Record, contender: str) -> list[numbers.Run]:
+    return [row for _, _, row in numbers.runs(record, contender)]
+
+
+def test_what_stays_alive_counts_against_the_budget(record: Record) -> None:
+    rows_of(record, "patched.exact")[0]["live"] = 0.6
+    found = numbers.over(record, "patched.exact")
+    assert value(found) == 1
+    assert found is not None
+    assert "1 by live, worst +20 %" in found.text
+    assert value(numbers.over(record, "patched.exact", ["live"])) == 1
+    assert value(numbers.over(record, "patched.exact", ["ratio"])) == 0
+
+
+def test_what_must_be_saved_takes_the_budgets_place(record: Record) -> None:
+    row, other = rows_of(record, "patched.exact")
+    row |= {"live": 0.6, "ratio": 0.6, "least": 0.6}
+    other["least"] = 0.2
+    found = numbers.over(record, "patched.exact")
+    assert value(found) == 0
+    assert found is not None
+    assert found.text.endswith(
+        "of 2 runs, in 1 of which what must be saved is more than the budget"
+    )
+    row["live"] = 0.66
+    assert numbers.excess(row, "live") == pytest.approx(0.1)
 
 
 def test_early_exits_are_no_runs(record: Record) -> None:
@@ -50,6 +78,19 @@ def test_recompute_counts_where_the_base_keeps_the_budget(record: Record) -> Non
     assert "over 1 runs" in found.text
 
 
+def test_recompute_counts_where_little_must_be_saved(record: Record) -> None:
+    for row in rows_of(record, "patched.exact"):
+        row["least"] = 0.02
+    assert numbers.recompute(record, "stock.dp", "patched.exact") is None
+    assert value(numbers.recompute(record, "stock.dp", "stock.exact")) == 1
+
+
+def test_recompute_counts_where_the_base_keeps_little_alive(record: Record) -> None:
+    for row in rows_of(record, "stock.dp"):
+        row["live"] = 0.51
+    assert numbers.recompute(record, "stock.dp", "patched.exact") is None
+
+
 def test_nothing_recomputed_is_no_infinite_gain(record: Record) -> None:
     for point in record.of("delivered"):
         for row in point["rows"]:
@@ -58,17 +99,16 @@ def test_nothing_recomputed_is_no_infinite_gain(record: Record) -> None:
 
 
 def test_unit_of_the_budget(record: Record) -> None:
-    found = numbers.unit(record)
+    found = numbers.unit(record, "stock")
     assert found is not None
     assert found.value == 1.25
     assert found.text == "0.800 to 1.250, median 1.250, 3 models"
+    assert value(numbers.unit(record, "patched")) == 1
 
 
-def test_ratio_below_the_saved_bytes(record: Record) -> None:
-    for point in record.of("delivered"):
-        for row in point["rows"]:
-            if row["contender"] == "patched.exact":
-                row["ratio"] -= 0.25
+def test_ratio_below_what_stays_alive(record: Record) -> None:
+    for row in rows_of(record, "patched.exact"):
+        row["ratio"] = row["live"] - 0.25
     found = numbers.flattered(record, "patched.exact")
     assert found is not None
     assert found.text == "by up to 0.250, by over 0.01 in 2 of 2 runs"
@@ -118,8 +158,9 @@ def test_an_empty_record_has_no_numbers(tmp_path: Path) -> None:
 
 def test_tables(record: Record) -> None:
     variants = tables.variants(record)
-    assert "| exact, this series | 2 | 2 | 2 | 2 | +0.0 % |" in variants
-    assert "| dp, released | 2 | 1 | 1 | 2 | +50.0 % |" in variants
+    assert "| exact, this series | 2 | 2 | 2 | 2 | 2 | +0.0 % |" in variants
+    assert "| dp, released | 2 | 1 | 1 | 2 | 2 | +50.0 % |" in variants
+    assert " | by storages | by live | " in variants
     delivered = tables.delivered(record)
     assert "| early, 0.5 | no knapsack, 0.4000 | absent | failed |" in delivered
     assert "0.5000 to 0.5500 **over** | 0.5000 to 0.5000 |" in delivered

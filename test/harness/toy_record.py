@@ -134,16 +134,17 @@ def _delivered(record: Record) -> None:
         ).items():
             row = {"contender": contender, "budget": 0.5, "knapsack_used": True}
             row |= {"plan": 0.5, "ratio": ratio, "bytes": ratio, "storages": 0.4}
+            row["live"] = 0.45
             fast = contender == "patched.exact"
             row |= {"recomputed": 50.0 if fast else 100.0, "cuts": 2 if fast else 1}
             row |= {"solve_seconds": 0.01, "cut_seconds": 0.1, "base_seconds": 0.89}
             rows.append(row)
         result = {"of": [*ratios, "patched.exact"], "rows": rows, "total": 1000.0}
-        result["unbudgeted"] = 0.8
+        result["unbudgeted"] = {"stock": 0.8, "patched": 1.0}
         add(record, "delivered", "partition", f"real:captured/{name}", result)
     early = {"contender": "stock.dp", "budget": 0.5, "knapsack_used": False}
-    row = {**early, "ratio": 0.4, "bytes": 0.4, "storages": 0.4}
+    row = {**early, "ratio": 0.4, "bytes": 0.4, "storages": 0.4, "live": 0.4}
     failed = {"contender": "stock.exact", "budget": 0.5, "failed": "no luck"}
     result = {"of": ["stock.dp"], "rows": [row, failed], "total": 1000.0}
-    result["unbudgeted"] = 1.25
+    result["unbudgeted"] = {"stock": 1.25, "patched": 1.0}
     add(record, "delivered", "partition", "real:captured/early", result)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from acknap import docker_cli
+from acknap import blocks_cli, docker_cli, fuzz_cli
 from acknap.errors import HarnessError
 from acknap.paths import Layout
 from acknap.targets import Targets
@@ -271,6 +271,8 @@ def test() -> None:
     sys.exit(run_test(Layout.default()))
 
 
+app.command(rich_help_panel="Reproduce")(blocks_cli.blocks)
+app.command(rich_help_panel="Reproduce")(fuzz_cli.fuzz)
 app.add_typer(docker_cli.app, name="docker", rich_help_panel="Verify")
 
 

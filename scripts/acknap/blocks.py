@@ -1,0 +1,118 @@
+"""`blocks`: models whose blocks are compiled one by one, and what stays alive."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from acknap import block_numbers, environments
+from acknap.bench_session import ONE_THREAD
+from acknap.block_numbers import Row
+from acknap.errors import HarnessError
+from acknap.files import write_atomic
+from acknap.interpreter import clean_variables, inspect
+from acknap.paths import Layout
+from acknap.progress import working
+from acknap.targets import Targets
+from acknap.tracer import transformers
+
+WORKER = Path(__file__).with_name("block_worker.py")
+SIDES = ("stock", "patched")
+
+
+def run_blocks(
+    layout: Layout, targets: Targets, target: str, models: list[str], out: Path | None
+) -> int:
+    """Measure models in both torches, and write a record of each and a report.
+
+    Args:
+        layout: The repository.
+        targets: The release table.
+        target: The release, as published and patched.
+        models: Names of `block_models.MODELS`; all if none.
+        out: The folder, instead of results/blocks-RELEASE.
+
+    Returns:
+        1 if we keep more than stock and than the budget allows, else 0.
+
+    Raises:
+        HarnessError: An environment cannot be made, or a run failed.
+    """
+    release = targets.get(target)
+    made = (environments.stock(layout, release), environments.patched(layout, release))
+    folder = (out or layout.results / f"blocks-{release.name}").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    packages = transformers(layout)
+    for side, environment in zip(SIDES, made, strict=True):
+        inspect(environment)
+        with working(f"Blocks in {side} torch {release.release}: one to two hours"):
+            command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
+            command += [folder / f"{side}.jsonl", "--packages", packages]
+            if models:
+                command += ["--models", *models]
+            _measure(command, layout.build / f"blocks-{side}.log")
+    return compare(folder, f"./scripts/harness blocks --target {release.name}")
+
+
+def _measure(command: Sequence[str | Path], log: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="acknap-") as name, log.open("w") as out:
+        folder = Path(name)
+        status = subprocess.run(
+            command,
+            cwd=folder,
+            env=clean_variables(folder) | ONE_THREAD,
+            stdout=out,
+            stderr=out,
+        ).returncode
+    if status:
+        raise HarnessError(f"the worker ended with {status}: see {log}")
+
+
+def compare(folder: Path, command: str) -> int:
+    """Write the report of two records in a folder; return the exit status."""
+    stock, ours = (_read(folder / f"{side}.jsonl") for side in SIDES)
+    found = block_numbers.pairs(stock, ours)
+    counts = block_numbers.summary(found)
+    failed = [row for row in (*stock, *ours) if "failed" in row]
+    versions = sorted({f"{row['torch']} {row['code']}" for row in (*stock, *ours)})
+    text = _PAGE.format(
+        command=command,
+        versions=", ".join(versions),
+        tables=block_numbers.markdown(found),
+        exceptions=block_numbers.exceptions(found),
+        unseen=block_numbers.unseen([*stock, *ours]),
+        failed=len(failed),
+    )
+    write_atomic(folder / "REPORT.md", text.encode())
+    write_atomic(
+        folder / "summary.json", (json.dumps(counts, indent=1) + "\n").encode()
+    )
+    print(text)
+    return 1 if counts["over"] or counts["ours_wrong"] or failed else 0
+
+
+def _read(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+_PAGE = """# Blocks that are compiled one by one
+
+`{command}`. {versions}.
+
+Each model runs forward on a CPU, each block of it compiled on its own
+(`module.compile`, `aot_eager_decomp_partition`), so that a block's input is a temporary
+that nobody but its backward keeps. Counted: distinct storages that autograd keeps of
+the whole model, without parameters, buffers and the batch. What the allocator handed
+out during the forward and did not get back, but for the loss, differs from that by
+{unseen} bytes at most. A budget allows the sum over the blocks of
+low + budget x (high - low), of the plan without a budget; what is not in a block comes
+on top. Exact is compared with stock's dp. Runs that failed: {failed}. Pairs in which
+stock's gradients are wrong (it computes random numbers again) count only as such.
+
+{tables}
+
+## Exceptions
+
+{exceptions}
+"""

@@ -1,0 +1,238 @@
+"""Runs a range of random programs inside an environment that has torch.
+
+Two modes, standard library and torch only::
+
+    python fuzz_worker.py run TEST_FILE FIRST LAST OUTPUT.jsonl [--stock PARTITIONERS]
+    python fuzz_worker.py summary OURS.jsonl ... [--stock STOCK.jsonl ...]
+
+OUTPUT gets one line a program. Programs that it holds are skipped, so that a run can be
+interrupted and continued. A program that ended the process twice is noted as crashed.
+"""
+
+import argparse
+import collections
+import contextlib
+import gc
+import importlib.util
+import json
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def read(paths: list[Path]) -> dict[int, Record]:
+    """The records of some files by seed; the last one of a seed counts."""
+    found: dict[int, Record] = {}
+    for path in paths:
+        for line in path.read_text().splitlines():
+            # The last line of a run that was killed can be cut off.
+            with contextlib.suppress(json.JSONDecodeError):
+                record = json.loads(line)
+                found[record["seed"]] = record
+    return found
+
+
+def load(path: Path) -> Any:
+    """The module of a test file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def started(marker: Path, seed: int) -> int:
+    """How often a program was begun, this time included."""
+    before = marker.read_text().split() if marker.exists() else []
+    times = int(before[1]) + 1 if before[:1] == [str(seed)] else 1
+    marker.write_text(f"{seed} {times}")
+    return times
+
+
+def out_of_time(*_: object) -> None:
+    raise TimeoutError("the program took too long")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the programs of a range that the output does not hold yet."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    import torch
+
+    torch.set_num_threads(1)
+    logging.getLogger("torch").setLevel(logging.CRITICAL)
+    fuzz = load(args.test_file)
+    options: Record = {
+        "inductor_share": args.inductor_share,
+        "max_sets": args.max_sets,
+    }
+    if args.stock:
+        options["stock_partitioners"] = fuzz.load_stock(str(args.stock))
+    done = set(read([args.output])) if args.output.exists() else set()
+    seeds = [seed for seed in range(args.first, args.last) if seed not in done]
+    print(f"{len(seeds)} programs to run, {len(done)} in {args.output}", flush=True)
+    marker = args.output.with_suffix(".now")
+    signal.signal(signal.SIGALRM, out_of_time)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begin = time.monotonic()
+    counts: collections.Counter[str] = collections.Counter()
+    with args.output.open("a") as output:
+        for index, seed in enumerate(seeds):
+            if started(marker, seed) > 2:
+                record = {"seed": seed, "crashed": True}
+            else:
+                record = one(fuzz, seed, options, args.timeout, marker)
+            output.write(json.dumps(record) + "\n")
+            output.flush()
+            counts.update(kinds(record))
+            if index == 4:
+                gc.collect()
+                gc.freeze()
+            if index % 25 == 24 or index == len(seeds) - 1:
+                each = (time.monotonic() - begin) / (index + 1)
+                left = each * (len(seeds) - index - 1) / 60
+                shown = ", ".join(f"{k} {n}" for k, n in sorted(counts.items()))
+                print(
+                    f"{index + 1}/{len(seeds)} {each:.2f} s each, {left:.0f} min left"
+                    f" | {shown}",
+                    flush=True,
+                )
+    marker.unlink(missing_ok=True)
+    return 0
+
+
+def one(fuzz: Any, seed: int, options: Record, timeout: int, marker: Path) -> Record:
+    """The record of one program; an error of the fuzzer is a record, too."""
+    signal.alarm(timeout)
+    try:
+        record: Record = fuzz.run_program(seed, options)
+    except KeyboardInterrupt:
+        marker.unlink(missing_ok=True)
+        raise
+    except Exception as error:
+        return {
+            "seed": seed,
+            "harness": f"{type(error).__name__}: {error}"[:500],
+            "trace": traceback.format_exc()[-1500:],
+        }
+    finally:
+        signal.alarm(0)
+    return record
+
+
+def kinds(record: Record) -> set[str]:
+    """What a record counts as."""
+    missed = [name for name in ("crashed", "harness", "skipped") if name in record]
+    found: set[str] = {missed[0] if missed else "ran"}
+    if record.get("knapsack"):
+        found.add("knapsack")
+    return found | {failure["kind"] for failure in record.get("failures", ())}
+
+
+def wrong(record: Record) -> bool:
+    return bool(kinds(record) & {"wrong gradient", "raises", "crashed"})
+
+
+def wrong_points(record: Record) -> set[str]:
+    """Budgets and solvers with a wrong gradient or an error."""
+    return {
+        point
+        for failure in record.get("failures", ())
+        if failure["kind"] in ("wrong gradient", "raises")
+        for point in failure.get("points", ())
+    }
+
+
+def newly_wrong(ours: Record, stock: Record) -> set[str]:
+    """Points that are wrong in ours and known to be right in stock."""
+    return wrong_points(ours) & set(stock.get("right", ()))
+
+
+def summary(args: argparse.Namespace) -> int:
+    """Counts of one run, or of one run beside stock's."""
+    ours = read(args.outputs)
+    stock = read(args.stock or [])
+    total: collections.Counter[str] = collections.Counter()
+    for record in ours.values():
+        total.update(kinds(record))
+    seconds = [r["seconds"] for r in ours.values() if "seconds" in r]
+    versions = {r["torch"] for r in ours.values() if "torch" in r}
+    print(f"torch {', '.join(sorted(versions))}")
+    print(f"programs {len(ours)}, seconds each {sum(seconds) / len(ours):.2f}")
+    for kind, count in total.most_common():
+        print(f"  {count:6} {kind}")
+    for kind in ("wrong gradient", "raises", "over budget"):
+        by_feature(kind, ours, stock)
+    if stock:
+        both = ours.keys() & stock.keys()
+        only = sorted(s for s in both if wrong(ours[s]) and not wrong(stock[s]))
+        gone = sorted(s for s in both if wrong(stock[s]) and not wrong(ours[s]))
+        print(f"stock wrong or raising: {sum(wrong(stock[s]) for s in both)}")
+        print(f"ours wrong or raising: {sum(wrong(ours[s]) for s in both)}")
+        print(f"stock right and ours wrong or raising: {len(only)} {only[:40]}")
+        print(f"stock wrong and ours right: {len(gone)}")
+        worse = [s for s in sorted(both) if newly_wrong(ours[s], stock[s])]
+        print(f"ours wrong at a budget where stock is right: {len(worse)} {worse[:40]}")
+    examples(ours)
+    return 0
+
+
+def by_feature(kind: str, ours: dict[int, Record], stock: dict[int, Record]) -> None:
+    """How often programs with a feature have a kind of failure, ours and stock's."""
+    counts: dict[str, list[int]] = {}
+    for column, records in enumerate((ours, stock)):
+        for record in records.values():
+            for name in record.get("features", ()):
+                row = counts.setdefault(name, [0, 0, 0, 0])
+                row[2 * column] += 1
+                row[2 * column + 1] += kind in kinds(record)
+    print(f"{kind}, by feature (programs with it: ours of all, stock of all)")
+    for name, (all_ours, bad, all_stock, bad_stock) in sorted(
+        counts.items(), key=lambda item: -item[1][1] / max(item[1][0], 1)
+    ):
+        if bad or bad_stock:
+            print(f"  {name:32} {bad:5} of {all_ours:5} {bad_stock:5} of {all_stock:5}")
+
+
+def examples(records: dict[int, Record]) -> None:
+    """A few seeds of each kind of failure."""
+    seeds: dict[str, list[int]] = {}
+    for seed, record in sorted(records.items()):
+        for kind in kinds(record) - {"ran", "knapsack"}:
+            seeds.setdefault(kind, []).append(seed)
+    for kind, found in sorted(seeds.items()):
+        print(f"{kind}: {' '.join(map(str, found[:20]))}")
+
+
+def main() -> int:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    modes = parser.add_subparsers(required=True)
+    runs = modes.add_parser("run")
+    runs.add_argument("test_file", type=Path)
+    runs.add_argument("first", type=int)
+    runs.add_argument("last", type=int, help="the seed after the last one")
+    runs.add_argument("output", type=Path)
+    runs.add_argument("--stock", type=Path, help="partitioners.py of the release")
+    runs.add_argument("--inductor-share", type=float, default=0.0)
+    runs.add_argument("--max-sets", type=int, default=5)
+    runs.add_argument("--timeout", type=int, default=180, help="seconds a program")
+    runs.set_defaults(function=run)
+    counts = modes.add_parser("summary")
+    counts.add_argument("outputs", type=Path, nargs="+")
+    counts.add_argument("--stock", type=Path, nargs="*")
+    counts.set_defaults(function=summary)
+    args = parser.parse_args()
+    return int(args.function(args))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -16,6 +16,7 @@ import gc
 import importlib.util
 import json
 import logging
+import math
 import os
 import signal
 import sys
@@ -58,6 +59,57 @@ def started(marker: Path, seed: int) -> int:
     return times
 
 
+def cut_faster() -> None:
+    """Put scipy's maximum flow in the place of networkx's, which takes half the time.
+
+    The cut is the same, whatever the flow: its second part is what reaches the sink in
+    the residual graph, and that is so for one set of nodes only.
+    """
+    import networkx as nx
+    from torch._functorch import partitioners
+
+    usual = getattr(partitioners, "minimum_cut", nx.minimum_cut)
+
+    def minimum_cut(graph: Any, source: str, sink: str) -> Any:
+        return _cut(graph, source, sink) or usual(graph, source, sink)
+
+    nx.minimum_cut = minimum_cut
+    if hasattr(partitioners, "minimum_cut"):  # since 2.15
+        partitioners.minimum_cut = minimum_cut
+
+
+def _cut(graph: Any, source: str, sink: str) -> Any:
+    """The minimum cut as networkx returns it; None if scipy's integers don't do."""
+    import numpy as np
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import maximum_flow
+
+    names = list(graph)
+    index = {name: i for i, name in enumerate(names)}
+    edges = [(index[u], index[v], d["capacity"]) for u, v, d in graph.edges(data=True)]
+    finite = [capacity for _, _, capacity in edges if capacity != math.inf]
+    infinite = int(sum(finite)) + 1
+    if infinite >= 2**30 or any(capacity != int(capacity) for capacity in finite):
+        return None
+    rows, columns, values = zip(*edges, strict=True)
+    capacities = np.array([min(c, infinite) for c in values], dtype=np.int32)
+    matrix = csr_matrix((capacities, (rows, columns)), shape=(len(names), len(names)))
+    flow = maximum_flow(matrix, index[source], index[sink])
+    if flow.flow_value >= infinite:
+        return None  # networkx has the error that torch expects
+    residual = (matrix - flow.flow).tocsc()
+    reached, stack = {index[sink]}, [index[sink]]
+    while stack:
+        node = stack.pop()
+        for k in range(residual.indptr[node], residual.indptr[node + 1]):
+            before = residual.indices[k]
+            if residual.data[k] > 0 and before not in reached:
+                reached.add(before)
+                stack.append(before)
+    part = {names[i] for i in reached}
+    return flow.flow_value, (set(names) - part, part)
+
+
 def out_of_time(*_: object) -> None:
     raise TimeoutError("the program took too long")
 
@@ -70,6 +122,7 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     fuzz = load(args.test_file)
+    cut_faster()
     options: Record = {
         "inductor_share": args.inductor_share,
         "max_sets": args.max_sets,

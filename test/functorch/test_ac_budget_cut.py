@@ -264,7 +264,7 @@ def fewest_bytes(info, banned):
             inputs = node.all_input_nodes
             search([*inputs, *needed], saved, computed | {node}, cost)
         is_tensor = isinstance(node.meta["val"], torch.Tensor)
-        if is_tensor and node not in info.tangents_closure:
+        if is_tensor and node not in info.required_bw_nodes:
             size = sum(storages([node]).values())
             search(needed, saved | {node}, computed, cost + size)
 

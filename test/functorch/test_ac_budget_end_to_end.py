@@ -277,7 +277,8 @@ class CompiledStep:
             for solve in [one for one in solves[:1] if one.max_memory > 0]:
                 kept = {solve.items[i] for i in solve.saved}
                 self.assertEqual(kept & partition.recomputed, set())
-        for solve in solves:
+        # Dynamic solvers take no capacity for an answer.
+        for solve in [one for one in solves if one.max_memory > 0]:
             self.check_solve(solve)
         return solves, partitions
 

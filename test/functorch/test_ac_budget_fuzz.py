@@ -583,7 +583,9 @@ class _Renderer:
                 [
                     'with torch.autocast("cpu", dtype=torch.bfloat16):',
                     *("    " + line for line in code.splitlines()),
-                    "{0} = {0}.float()".format(self.value(statement.uid)),
+                    "{0} = {0}.to(torch.get_default_dtype())".format(
+                        self.value(statement.uid)
+                    ),
                 ]
             )
         used = set()
@@ -804,7 +806,7 @@ def region_code(statement):
             '    with torch.autocast("cpu", dtype=torch.bfloat16):',
             *("    " + line for line in body),
         ]
-    out = [f"def {name}(t):", *body, "    return t.float()"]
+    out = [f"def {name}(t):", *body, "    return t.to(torch.get_default_dtype())"]
     if "checkpoint" in kw["wrap"]:
         context = f", context_fn={kw['policy']}_contexts" if kw["policy"] else ""
         out.append(
@@ -991,7 +993,7 @@ def two_steps(space, compile_fn, aux_in_loss, after_forward=None, salt=0):
         if aux_in_loss:
             for value in aux:
                 if value.requires_grad:
-                    total = total + value.float().sin().sum() * 0.1
+                    total = total + value.to(total.dtype).sin().sum() * 0.1
         if after_forward is not None and step == 0:
             held = [*leaves.values(), *inputs.values()]
             after_forward([out, *aux], tensors if state is not tensors else {}, held)
@@ -1614,7 +1616,7 @@ def no_text(*_args, **_kwargs):
 def seeded(size, seed, mode):
     """What Inductor compiles inductor_random to: a function of its seed."""
     generator = torch.Generator().manual_seed(int(seed))
-    return getattr(torch, mode)(size, generator=generator)
+    return getattr(torch, mode)(size, generator=generator, dtype=torch.float32)
 
 
 def seeded_int(low, high, size, seed):
@@ -1705,10 +1707,19 @@ def base_config():
     return config.patch(values)
 
 
-def tolerance(program):
+def uses_autocast(program):
     names = [s.kw.get("wrap", "") for s in program.statements]
     half = program.autocast or any(s.autocast for s in program.statements)
-    return 6e-2 if half or any("autocast" in name for name in names) else 1e-3
+    return half or any("autocast" in name for name in names)
+
+
+def default_dtype(program):
+    """Doubles, so that an error is a fault: sums of floats differ in their order."""
+    return torch.float32 if uses_autocast(program) else torch.float64
+
+
+def tolerance(program):
+    return 6e-2 if uses_autocast(program) else 1e-6
 
 
 def run_program(seed, options=None):
@@ -1734,6 +1745,8 @@ def run_program(seed, options=None):
     run = Run(program, options)
     try:
         with contextlib.ExitStack() as stack:
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(default_dtype(program))
             stack.enter_context(base_config())
             stack.enter_context(
                 mock.patch.object(
@@ -2107,6 +2120,7 @@ def as_script(program, budget=0.3, solver="greedy", backend=None):
                 for name in ("save_mm", "prefer_recompute", "prefer_save")
             ),
             "define_custom_ops()",
+            f"torch.set_default_dtype({default_dtype(program)})",
             "",
             f"# Program {program.seed}: {', '.join(program.features())}",
             program.render(),

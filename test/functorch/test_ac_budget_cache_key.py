@@ -76,9 +76,8 @@ class TestCacheKey(TestCase):
             {},
             {"activation_memory_budget_solver": "greedy"},
             {"activation_memory_budget_runtime_estimator": "testing"},
-            {"activation_memory_budget_runtime_estimator": "testing"},
         )
-        self.assertEqual(hits, [False, False, False, True])
+        self.assertEqual(hits, [False, False, False])
 
 
 if __name__ == "__main__":

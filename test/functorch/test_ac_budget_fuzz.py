@@ -1714,12 +1714,19 @@ def uses_autocast(program):
 
 
 def default_dtype(program):
-    """Doubles, so that an error is a fault: sums of floats differ in their order."""
-    return torch.float32 if uses_autocast(program) else torch.float64
+    """Doubles, so that an error is a fault: sums of floats differ in their order.
+
+    The attention of the CPU has a result of doubles that its fake has as floats.
+    """
+    attention = any(name.startswith("attention") for name in program.features())
+    single = uses_autocast(program) or attention
+    return torch.float32 if single else torch.float64
 
 
 def tolerance(program):
-    return 6e-2 if uses_autocast(program) else 1e-6
+    if uses_autocast(program):
+        return 6e-2
+    return 1e-3 if default_dtype(program) is torch.float32 else 1e-6
 
 
 def run_program(seed, options=None):

@@ -183,10 +183,6 @@ def size(nodes):
     return sum(map(partitioners._size_of, nodes))
 
 
-def size_of(node):
-    return size([node])
-
-
 def storages(nodes):
     """The storages of some nodes, with their bytes."""
     values = [node.meta["val"] for node in nodes]
@@ -480,7 +476,7 @@ class TestBudgetCut(TestCase):
         options = partitioners.MinCutOptions(False, False, False, False, True)
         _, banned = partitioners.solve_min_cut(graph, info, options)
         items = [n for n in banned if n not in info.inputs and n.dist_from_bw < 1e9]
-        priced = dataclasses.replace(options, price=SavedStorages(info, size_of).price)
+        priced = dataclasses.replace(options, price=SavedStorages(info).price)
         for n in range(len(items) + 1):
             for dont_ban in itertools.combinations(items, n):
                 saved, _ = partitioners.solve_min_cut(
@@ -497,7 +493,7 @@ class TestBudgetCut(TestCase):
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
         result = Partition(graph, info, budget, "exact")
         self.assertLessEqual(result.live, max(result.allowed, result.least))
-        recomputed = SavedStorages(info, size_of).get_recomputed(result.saved)
+        recomputed = SavedStorages(info).get_recomputed(result.saved)
         self.assertEqual(recomputed & set(marked), set())
 
     @parametrize("budget", (0.1, 0.2, 0.4))
@@ -566,8 +562,8 @@ class TestBudgetCut(TestCase):
         torch._dynamo.mark_dynamic(x, 0)
         graph, info = capture(attention, x, a, b)
         static = capture(attention, rand(6, 8, 8), a, b)
-        price = SavedStorages(info, size_of).price
-        expected = SavedStorages(static[1], size_of).price
+        price = SavedStorages(info).price
+        expected = SavedStorages(static[1]).price
         (product,) = [n for n in graph.nodes if n.name == "mm"]
         (same,) = [n for n in static[0].nodes if n.name == "mm"]
         self.assertEqual(price(product), expected(same))

@@ -171,7 +171,7 @@ class TestBudgetFill(TestCase):
         run = Run(graph, info, budget, "exact")
         if not run.solves:
             return
-        price = SavedStorages(info, partitioners._size_of).price
+        price = SavedStorages(info).price
         options = partitioners.MinCutOptions(False, False, False, False, True, price)
         before, after = [], []
         for n in range(len(run.items) + 1):

@@ -1195,7 +1195,10 @@ def memoized(module, counts, enabled=True):
         if dataclasses.is_dataclass(value) and hasattr(value, "inputs"):
             return id(value)
         if dataclasses.is_dataclass(value):
-            return repr(value)
+            fields = dict(vars(value))
+            # Each plan makes the prices anew, and they are the same.
+            fields["price"] = fields.get("price") is not None
+            return repr(fields)
         if isinstance(value, dict):
             return tuple(sorted((freeze(k), freeze(v)) for k, v in value.items()))
         if isinstance(value, (list, tuple)):

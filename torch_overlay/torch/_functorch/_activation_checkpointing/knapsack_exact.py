@@ -602,7 +602,6 @@ class _Search:
         relaxation = _Relaxation(weight, profit, 4.0 * self.capacity)
         relaxation.fill(count)
         least = self.enough() + 1 - self.margin()
-        found: list[_Piece] = []
         # What is lost at the ratio of the break type tells of most that they change
         # nothing.
         price = self.profit[self.b] / self.weight[self.b]

@@ -16,15 +16,13 @@ from torch._functorch._aot_autograd.descriptors import (
     SubclassGetAttrAOTInput,
     SubclassGetAttrAOTOutput,
 )
+from torch._functorch.partitioners import (
+    _has_tag_must_be_in_backward,
+    must_recompute,
+)
 from torch.utils import _pytree as pytree
 from torch.utils._ordered_set import OrderedSet
 from torch.utils.checkpoint import CheckpointPolicy
-
-
-_MUST_RECOMPUTE = (
-    CheckpointPolicy.MUST_RECOMPUTE,
-    CheckpointPolicy.PREFER_RECOMPUTE,
-)
 
 
 def force_save_reads_of_overwritten_inputs(joint_module: fx.GraphModule) -> None:
@@ -48,19 +46,40 @@ def force_save_reads_of_overwritten_inputs(joint_module: fx.GraphModule) -> None
     if not overwritten:
         return
     backward = _get_backward_nodes(graph)
-    for node in overwritten:
-        for reader in _get_readers(node):
-            if reader not in backward:
+    for node, mutation in overwritten.items():
+        readers = _get_readers(node)
+        # A graph that is not functional uses the new value, too (FSDP).
+        if mutation is None or not any(reader > mutation for reader in readers):
+            for reader in readers - backward:
                 force_save(reader)
 
 
 def force_save(node: fx.Node) -> None:
     """Marks a node that returns tensors as MUST_SAVE, unless its user has a policy."""
-    if _get_storages(node) and node.meta.get("recompute") not in _MUST_RECOMPUTE:
+    if get_tensors(node) and not must_recompute(node):
         node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-def _get_overwritten_inputs(graph: fx.Graph) -> OrderedSet[fx.Node]:
+def get_tensors(node: fx.Node) -> list[torch.Tensor]:
+    """The tensors that a node returns; split returns several."""
+    values = node.meta.get("val")
+    if not isinstance(values, (tuple, list)):
+        values = (values,)
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def get_storages(node: fx.Node) -> dict[int, torch.UntypedStorage]:
+    """The storages of the tensors that a node returns, by their identity."""
+    storages = (
+        tensor.untyped_storage()
+        for tensor in get_tensors(node)
+        if torch._C._has_storage(tensor)
+    )
+    return {storage._cdata: storage for storage in storages}
+
+
+def _get_overwritten_inputs(graph: fx.Graph) -> dict[fx.Node, fx.Node | None]:
+    """The inputs that are overwritten, with the copy_ that does it in the graph."""
     inputs = graph.find_nodes(op="placeholder")
     (output,) = graph.find_nodes(op="output")
     # Joint graphs that AOTAutograd did not make have no descriptions.
@@ -68,7 +87,9 @@ def _get_overwritten_inputs(graph: fx.Graph) -> OrderedSet[fx.Node]:
     by_runtime = OrderedSet(
         desc for desc in map(_get_overwritten_desc, descs) if desc is not None
     )
-    overwritten = OrderedSet(n for n in inputs if n.meta.get("desc") in by_runtime)
+    overwritten: dict[fx.Node, fx.Node | None] = {
+        node: None for node in inputs if node.meta.get("desc") in by_runtime
+    }
     for node in graph.find_nodes(
         op="call_function", target=torch.ops.aten.copy_.default
     ):
@@ -76,10 +97,9 @@ def _get_overwritten_inputs(graph: fx.Graph) -> OrderedSet[fx.Node]:
         if (
             isinstance(destination, fx.Node)
             and destination.op == "placeholder"
-            and node.meta.get("partitioner_tag") != "must_be_in_backward"
-            and not _is_read_after(destination, node)
+            and not _has_tag_must_be_in_backward(node)
         ):
-            overwritten.add(destination)
+            overwritten.setdefault(destination, node)
     return overwritten
 
 
@@ -93,14 +113,9 @@ def _get_overwritten_desc(desc: AOTOutput | None) -> AOTInput | None:
     return None
 
 
-def _is_read_after(node: fx.Node, mutation: fx.Node) -> bool:
-    """Whether a graph that is not functional uses the new value, too (FSDP)."""
-    return any(reader > mutation for reader in _get_readers(node))
-
-
 def _get_readers(node: fx.Node) -> OrderedSet[fx.Node]:
     """The nodes that read the memory of a node, by themselves or through a view."""
-    storage = next(iter(_get_storages(node)), None)
+    storage = next(iter(get_storages(node)), None)
     readers: OrderedSet[fx.Node] = OrderedSet()
     views = [node]
     while views:
@@ -108,21 +123,11 @@ def _get_readers(node: fx.Node) -> OrderedSet[fx.Node]:
         for user in view.users:
             if user.op == "output" or user.target is torch.ops.aten.copy_.default:
                 continue
-            if storage is not None and storage in _get_storages(user):
+            if storage is not None and storage in get_storages(user):
                 views.append(user)
             else:
                 readers.add(user)
     return readers
-
-
-def _get_storages(node: fx.Node) -> OrderedSet[int]:
-    """The storages of the tensors that a node returns; split returns several."""
-    values = node.meta.get("val")
-    return OrderedSet(
-        value.untyped_storage()._cdata
-        for value in (values if isinstance(values, (tuple, list)) else (values,))
-        if isinstance(value, torch.Tensor) and torch._C._has_storage(value)
-    )
 
 
 def _get_backward_nodes(graph: fx.Graph) -> OrderedSet[fx.Node]:

@@ -5,12 +5,16 @@ autograd keeps, where two nodes are views of one storage or one is a slice of a 
 one, nor what the plan costs, where a saved input stays alive anyway.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.fx as fx
 from torch._functorch import config
+from torch._functorch._activation_checkpointing.overwritten_inputs import (
+    get_storages,
+    get_tensors,
+)
+from torch._functorch.partitioners import _size_of, NodeInfo
 from torch.utils._ordered_set import OrderedSet
 
 
@@ -35,11 +39,9 @@ class SavedStorages:
 
     Args:
         node_info: The partitioner's ``NodeInfo`` of a joint graph.
-        size_of: The bytes of what a node returns, for tensors that have no storage.
     """
 
-    def __init__(self, node_info: Any, size_of: Callable[[fx.Node], int]) -> None:
-        self._size_of = size_of
+    def __init__(self, node_info: NodeInfo) -> None:
         self._backward = [n for n in node_info.required_bw_nodes if n.op != "output"]
         self._inputs, self._static = (
             OrderedSet(storage for node in nodes for storage in self._storages(node))
@@ -101,22 +103,15 @@ class SavedStorages:
 
     def _storages(self, node: fx.Node) -> dict[int, int]:
         """The storages of the tensors that a node returns, with their bytes."""
-        values = node.meta.get("val")
-        tensors = [
-            value
-            for value in (values if isinstance(values, (tuple, list)) else (values,))
-            if isinstance(value, torch.Tensor)
-        ]
-        if not all(map(torch._C._has_storage, tensors)):
-            return {id(node): self._size_of(node)}
-        storages = {}
-        for tensor in tensors:
-            storage = tensor.untyped_storage()
+        if not all(map(torch._C._has_storage, get_tensors(node))):
+            return {id(node): _size_of(node)}
+        sizes = {}
+        for key, storage in get_storages(node).items():
             size = storage.nbytes()
             if isinstance(size, torch.SymInt):
-                size = size.node.hint or self._size_of(node)
-            storages[storage._cdata] = size
-        return storages
+                size = size.node.hint or _size_of(node)
+            sizes[key] = size
+        return sizes
 
 
 def drop_excess(

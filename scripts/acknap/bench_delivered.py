@@ -89,15 +89,11 @@ def is_broken(row: Run) -> bool:
 def recompute(record: Record, base: str, contender: str) -> Number | None:
     """Recomputed runtime of a contender over the base's, geometric mean.
 
-    Runs count in which the base is within the budget by ratio, bytes and live bytes,
-    and at most a hundredth of the contender's memory is taken by what must be saved:
-    released torch computes random numbers again, with wrong gradients, and the series
-    saves them.
+    Runs count in which the base is within the budget by ratio, bytes and live bytes.
     """
     others = {
         (name, row["budget"]): row["recomputed"]
         for name, _, row in runs(record, contender)
-        if row.get("least", 0.0) <= _NOTICED
     }
     logs = [
         math.log(max(others[key], least) / max(row["recomputed"], least))

@@ -78,13 +78,6 @@ def test_recompute_counts_where_the_base_keeps_the_budget(record: Record) -> Non
     assert "over 1 runs" in found.text
 
 
-def test_recompute_counts_where_little_must_be_saved(record: Record) -> None:
-    for row in rows_of(record, "patched.exact"):
-        row["least"] = 0.02
-    assert numbers.recompute(record, "stock.dp", "patched.exact") is None
-    assert value(numbers.recompute(record, "stock.dp", "stock.exact")) == 1
-
-
 def test_recompute_counts_where_the_base_keeps_little_alive(record: Record) -> None:
     for row in rows_of(record, "stock.dp"):
         row["live"] = 0.51

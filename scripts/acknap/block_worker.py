@@ -222,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("output", type=Path)
     parser.add_argument("--packages", default=None)
-    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     parser.add_argument("--budgets", nargs="*", type=float, default=list(BUDGETS))
     arguments = parser.parse_args()
     if arguments.packages:

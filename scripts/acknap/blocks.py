@@ -1,21 +1,17 @@
 """`blocks`: models whose blocks are compiled one by one, and what stays alive."""
 
 import json
-import subprocess
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from acknap import block_numbers, environments
-from acknap.bench_session import ONE_THREAD
 from acknap.block_numbers import Row
-from acknap.errors import HarnessError
 from acknap.files import write_atomic
-from acknap.interpreter import clean_variables, inspect
+from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.progress import working
 from acknap.targets import Targets
 from acknap.tracer import transformers
+from acknap.workers import run_workers
 
 WORKER = Path(__file__).with_name("block_worker.py")
 SIDES = ("stock", "patched")
@@ -51,22 +47,8 @@ def run_blocks(
             command += [folder / f"{side}.jsonl", "--packages", packages]
             if models:
                 command += ["--models", *models]
-            _measure(command, layout.build / f"blocks-{side}.log")
+            run_workers({layout.build / f"blocks-{side}.log": command})
     return compare(folder, f"./scripts/harness blocks --target {release.name}")
-
-
-def _measure(command: Sequence[str | Path], log: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name, log.open("w") as out:
-        folder = Path(name)
-        status = subprocess.run(
-            command,
-            cwd=folder,
-            env=clean_variables(folder) | ONE_THREAD,
-            stdout=out,
-            stderr=out,
-        ).returncode
-    if status:
-        raise HarnessError(f"the worker ended with {status}: see {log}")
 
 
 def compare(folder: Path, command: str) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acknap.errors import HarnessError
+from acknap.errors import HarnessError, last_line
 from acknap.progress import say, working
 
 # docker has no BuildKit without it, from 18.09 to 22; later versions need buildx.
@@ -82,7 +82,7 @@ class Engine:
         """
         done = _call(self.program, *arguments)
         if done.returncode:
-            raise HarnessError(f"{self.program.name}: {_last_line(done.stderr)}")
+            raise HarnessError(f"{self.program.name}: {last_line(done.stderr)}")
         return done.stdout.strip()
 
     @contextmanager
@@ -113,7 +113,7 @@ def find() -> Engine:
     for program in _programs():
         version, options = _call(program, "version"), _call(program, "build", "--help")
         if version.returncode:
-            said = _last_line(version.stderr)
+            said = last_line(version.stderr)
             faults.append(f"{program} finds no engine that answers ({said}): start it")
         elif "--secret" not in options.stdout:
             faults.append(f"{program} has no BuildKit: install its buildx plugin")
@@ -130,7 +130,7 @@ def reason(output: str) -> str:
         return "the package index does not answer: check the network, and --network"
     if errors := _HARNESS_ERROR.findall(output):
         return str(errors[-1])
-    said = _last_line("\n".join(_ENGINE_ERROR.findall(output)) or output)
+    said = last_line("\n".join(_ENGINE_ERROR.findall(output)) or output)
     if _NO_BASE.search(output):
         return (
             f"the base image cannot be had ({said}): name another with --base-image, "
@@ -159,8 +159,3 @@ def _call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         errors="replace",
     )
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gives no reason"

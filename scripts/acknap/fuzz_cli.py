@@ -23,7 +23,8 @@ def fuzz(
 ) -> None:
     """Run random training programs, and look for plans that are wrong.
 
-    About two seconds a program. It goes on where it was stopped.
+    About four seconds a program on two cores. It goes on where it was stopped, also
+    with more programs.
     """
     from acknap.fuzz import run_fuzz
 

@@ -210,7 +210,11 @@ def newly_wrong(ours: Record, stock: Record) -> set[str]:
 
 
 def summary(args: argparse.Namespace) -> int:
-    """Counts of one run, or of one run beside stock's."""
+    """Counts of one run, or of one run beside stock's.
+
+    The status is 1 if a plan of ours is over the budget or crashed, or is wrong or
+    raises where stock's does not.
+    """
     ours = read(args.outputs)
     stock = read(args.stock or [])
     total: collections.Counter[str] = collections.Counter()
@@ -224,7 +228,11 @@ def summary(args: argparse.Namespace) -> int:
         print(f"  {count:6} {kind}")
     for kind in ("wrong gradient", "raises", "over budget"):
         by_feature(kind, ours, stock)
-    if stock:
+    worse = bool(total["over budget"] or total["measured above promised"])
+    worse |= any("crashed" in record for record in ours.values())
+    if not stock:
+        worse |= any(map(wrong, ours.values()))
+    else:
         both = ours.keys() & stock.keys()
         only = sorted(s for s in both if wrong(ours[s]) and not wrong(stock[s]))
         gone = sorted(s for s in both if wrong(stock[s]) and not wrong(ours[s]))
@@ -232,10 +240,11 @@ def summary(args: argparse.Namespace) -> int:
         print(f"ours wrong or raising: {sum(wrong(ours[s]) for s in both)}")
         print(f"stock right and ours wrong or raising: {len(only)} {only[:40]}")
         print(f"stock wrong and ours right: {len(gone)}")
-        worse = [s for s in sorted(both) if newly_wrong(ours[s], stock[s])]
-        print(f"ours wrong at a budget where stock is right: {len(worse)} {worse[:40]}")
+        newly = [s for s in sorted(both) if newly_wrong(ours[s], stock[s])]
+        print(f"ours wrong at a budget where stock is right: {len(newly)} {newly[:40]}")
+        worse |= bool(only or newly)
     examples(ours)
-    return 0
+    return int(worse)
 
 
 def by_feature(kind: str, ours: dict[int, Record], stock: dict[int, Record]) -> None:

@@ -18,7 +18,7 @@ WORK = "work"  # the argument that makes this file a process that compiles
 
 
 def work(options):
-    """Compiles a step and says whether a cache had it,."""
+    """Compiles a step and says whether a cache had it."""
     import torch._functorch.config as config
     from torch._dynamo.utils import counters
 

@@ -11,7 +11,6 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch import partitioners
 from torch._inductor.decomposition import select_decomp_table
-from torch._inductor.utils import fresh_cache
 from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
@@ -193,13 +192,10 @@ class TestOverwrittenInputs(TestCase):
 
         if not HAS_CPU:
             self.skipTest("Inductor needs a C++ compiler for the CPU")
-        with (
-            fresh_cache(),
-            config.patch(
-                activation_memory_budget=budget,
-                activation_memory_budget_solver="greedy",
-                enable_autograd_cache=False,
-            ),
+        with config.patch(
+            activation_memory_budget=budget,
+            activation_memory_budget_solver="greedy",
+            enable_autograd_cache=False,
         ):
             seen = self.step(buffer, torch.compile(buffer))
         self.assertEqual(seen, self.step(buffer, None))

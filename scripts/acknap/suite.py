@@ -25,13 +25,16 @@ from acknap.progress import working
 
 PYTEST_OPTIONS = (
     *("-p", "no:cacheprovider"),
+    # As many processes as there are cores, each with one file at a time. A process with
+    # torch in it takes up to 1 GB.
+    *("-p", "xdist", "--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile"),
     *("-o", "junit_family=xunit2"),
     # One broken file must not hide the results of the others.
     "--continue-on-collection-errors",
 )
 
-# "[ 12/345]", at the end of a line of pytest's output.
-COUNTS = re.compile(rb"\[ *(\d+)/(\d+)\]\s*$", re.MULTILINE)
+# "[ 12/345]" in a line of pytest's output.
+COUNTS = re.compile(rb"\[ *(\d+)/(\d+)\]")
 
 
 @dataclass(frozen=True)

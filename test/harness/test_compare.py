@@ -215,9 +215,24 @@ def test_no_test_files(toy: Toy) -> None:
 def test_process_that_contradicts_its_results(
     toy: Toy, code: str, message: str
 ) -> None:
-    toy.write(FILE, f"import atexit, os\n{code}\n{SUITE}")
+    # The process that writes the results; the others run the tests.
+    first = f"import atexit, os\nif 'PYTEST_XDIST_WORKER' not in os.environ: {code}"
+    toy.write("test/functorch/conftest.py", first)
     with pytest.raises(HarnessError, match=message):
         toy.compare()
+
+
+def test_processes_that_end_before_a_test(toy: Toy) -> None:
+    toy.write(FILE, f"import os\nos._exit(0)\n{SUITE}")
+    with pytest.raises(HarnessError, match="no test ran"):
+        toy.compare()
+
+
+def test_process_that_ends_within_a_test(toy: Toy) -> None:
+    ends = "import os\n\ndef test_end():\n    os._exit(0)\n"
+    toy.write("test/functorch/test_end.py", ends)
+    assert toy.compare() == 1
+    assert toy.record()["problems"] == ["still failing: test_end.py::test_end"]
 
 
 def test_file_that_is_not_in_stock(toy: Toy) -> None:

@@ -5,11 +5,12 @@
 #   docker/base-image.sh IMAGE [PACKAGE...]
 #
 # The packages come from the mirror that this machine's apt uses (`ACKNAP_MIRROR` names
-# another one). A build from source needs ccache, g++ and python3-dev too: name them.
+# another one). A build from source needs ccache, too: name it.
 # Nothing of this machine's configuration goes into the image.
 set -euo pipefail
 
-PACKAGES=(ca-certificates git python3 python3-venv)
+# A compiler and Python's headers: Inductor compiles C++ for the CPU.
+PACKAGES=(ca-certificates g++ git python3 python3-dev python3-venv)
 
 fail() {
     echo "error: $*" >&2

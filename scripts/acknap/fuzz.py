@@ -1,71 +1,118 @@
-"""`fuzz`: random training programs in stock and in patched torch, side by side.
+"""`fuzz`: random training programs in patched torch, and in stock where it matters.
 
 The programs are those of test/functorch/test_ac_budget_fuzz.py.
 """
 
+import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from acknap import environments
+from acknap import environments, git
+from acknap.environments import Environment
 from acknap.errors import HarnessError, last_line
 from acknap.files import write_atomic
+from acknap.fuzz_worker import failed, read
 from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.progress import say, working
-from acknap.targets import Targets
+from acknap.series import revision
+from acknap.targets import Target, Targets
 from acknap.workers import run_workers
 
 WORKER = Path(__file__).with_name("fuzz_worker.py")
 PROGRAMS = "test_ac_budget_fuzz.py"
 PARTITIONERS = Path("torch", "_functorch", "partitioners.py")
+# How many programs also stock runs, whether or not patched fails: they count how often
+# the release is wrong.
+STOCK = 500
+_PROCESSES = min(os.cpu_count() or 1, 16)
 
 
 def run_fuzz(
-    layout: Layout, targets: Targets, target: str, programs: int, out: Path | None
+    layout: Layout, targets: Targets, target: str, seeds: range, out: Path | None
 ) -> int:
-    """Run the programs of the seeds from 0 on, and write a summary.
+    """Run the programs of some seeds, and write a summary.
+
+    Patched torch runs all of them. Stock runs the first ``STOCK`` and each in which
+    patched had a failure.
 
     Args:
         layout: The repository.
         targets: The release table.
         target: The release.
-        programs: How many.
+        seeds: The programs.
         out: The folder of the records, instead of build/fuzz-RELEASE.
 
     Returns:
         The status of the summary: 1 if our plans are worse than stock's somewhere.
 
     Raises:
-        HarnessError: An environment cannot be made, or a process failed.
+        HarnessError: An environment cannot be made, a process failed, or the folder's
+            records are of another series or other programs.
     """
     release = targets.get(target)
     stock = environments.stock(layout, release)
     patched = environments.patched(layout, release)
     folder = (out or layout.build / f"fuzz-{release.name}").absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    _claim(layout, release, folder)
     # Beside its own plans the patched one measures the bytes of the release's.
     beside: list[str | Path] = ["--stock", stock.site_packages / PARTITIONERS]
-    commands: dict[Path, list[str | Path]] = {}
-    for environment, more in ((stock, ()), (patched, beside)):
-        inspect(environment)
-        command: list[str | Path] = [environment.python, "-I", "-B", WORKER, "run"]
-        command += [layout.suite / PROGRAMS, "0", str(programs)]
-        command += [folder / f"{environment.kind}.jsonl", *more]
-        commands[folder / f"{environment.kind}.log"] = command
-    with working(f"{programs} programs in torch {release.release}, stock and patched"):
-        run_workers(commands)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-I", WORKER, "summary", folder / "patched.jsonl"),
-            *("--stock", folder / "stock.jsonl"),
-        ],
-        capture_output=True,
-        text=True,
-    )
+    _run(layout, patched, folder, seeds, beside)
+    ours = read(folder.glob("patched-*.jsonl"))
+    again = [seed for seed in seeds[STOCK:] if failed(ours[seed])]
+    _run(layout, stock, folder, [*seeds[:STOCK], *again], ())
+    command: list[str | Path] = [sys.executable, "-I", WORKER, "summary"]
+    command += sorted(folder.glob("patched-*.jsonl"))
+    command += ["--stock", *sorted(folder.glob("stock-*.jsonl"))]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise HarnessError(f"no summary: {last_line(done.stderr)}")
     write_atomic(folder / "summary.txt", done.stdout.encode())
     print(done.stdout)
     say(f"Records: {layout.relative(folder)}")
     return done.returncode
+
+
+def _claim(layout: Layout, release: Target, folder: Path) -> None:
+    """Say what a folder's records are of, and refuse those of something else."""
+    programs = git.blob_id((layout.suite / PROGRAMS).read_bytes())
+    ours = f"{release.name} {revision(layout, release.series)} {programs}\n"
+    stamp = folder / "of.txt"
+    if not stamp.exists():
+        write_atomic(stamp, ours.encode())
+    elif stamp.read_text() != ours:
+        raise HarnessError(
+            f"the records in {layout.relative(folder)} are of another state of the "
+            "series or the programs: remove the folder, or name another with --out"
+        )
+
+
+def _run(
+    layout: Layout,
+    environment: Environment,
+    folder: Path,
+    seeds: Iterable[int],
+    options: Iterable[str | Path],
+) -> None:
+    """Run the programs of which there is no record yet, in several processes."""
+    kind = environment.kind
+    done = read(folder.glob(f"{kind}-*.jsonl"))
+    left = [seed for seed in seeds if seed not in done]
+    inspect(environment)
+    commands: dict[Path, list[str | Path]] = {}
+    for number in range(min(_PROCESSES, len(left))):
+        name = folder / f"{kind}-{number}"
+        todo = name.with_suffix(".todo")
+        write_atomic(todo, json.dumps(left[number::_PROCESSES]).encode())
+        command: list[str | Path] = [environment.python, "-I", "-B", WORKER, "run"]
+        command += [layout.suite / PROGRAMS, todo, name.with_suffix(".jsonl")]
+        commands[name.with_suffix(".log")] = [*command, *options]
+    release = environment.target.release
+    with working(f"{len(left)} programs in {kind} torch {release}"):
+        run_workers(commands)
+    for log in commands:
+        log.with_suffix(".todo").unlink()

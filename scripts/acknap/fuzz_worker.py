@@ -1,12 +1,12 @@
-"""Runs a range of random programs inside an environment that has torch.
+"""Runs random programs inside an environment that has torch.
 
 Two modes, standard library and torch only::
 
-    python fuzz_worker.py run TEST_FILE FIRST LAST OUTPUT.jsonl [--stock PARTITIONERS]
+    python fuzz_worker.py run TEST_FILE SEEDS.json OUTPUT.jsonl [--stock PARTITIONERS]
     python fuzz_worker.py summary OURS.jsonl ... [--stock STOCK.jsonl ...]
 
-OUTPUT gets one line a program. Programs that it holds are skipped, so that a run can be
-interrupted and continued. A program that ended the process twice is noted as crashed.
+OUTPUT gets one line a program. Programs that it holds are skipped, so that a process
+that died can be started again. A program that ended it twice is noted as crashed.
 """
 
 import argparse
@@ -22,13 +22,14 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
 
 
-def read(paths: list[Path]) -> dict[int, Record]:
+def read(paths: Iterable[Path]) -> dict[int, Record]:
     """The records of some files by seed; the last one of a seed counts."""
     found: dict[int, Record] = {}
     for path in paths:
@@ -115,7 +116,7 @@ def out_of_time(*_: object) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the programs of a range that the output does not hold yet."""
+    """Runs the programs that the output does not hold yet."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     import torch
 
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     if args.stock:
         options["stock_partitioners"] = fuzz.load_stock(str(args.stock))
     done = set(read([args.output])) if args.output.exists() else set()
-    seeds = [seed for seed in range(args.first, args.last) if seed not in done]
+    seeds = [seed for seed in json.loads(args.seeds.read_text()) if seed not in done]
     print(f"{len(seeds)} programs to run, {len(done)} in {args.output}", flush=True)
     marker = args.output.with_suffix(".now")
     signal.signal(signal.SIGALRM, out_of_time)
@@ -194,6 +195,11 @@ def wrong(record: Record) -> bool:
     return bool(kinds(record) & {"wrong gradient", "raises", "crashed"})
 
 
+def failed(record: Record) -> bool:
+    """Whether there is anything to hold against stock."""
+    return bool(kinds(record) - {"ran", "knapsack", "skipped"})
+
+
 def wrong_points(record: Record) -> set[str]:
     """Budgets and solvers with a wrong gradient or an error."""
     return {
@@ -236,6 +242,7 @@ def summary(args: argparse.Namespace) -> int:
         both = ours.keys() & stock.keys()
         only = sorted(s for s in both if wrong(ours[s]) and not wrong(stock[s]))
         gone = sorted(s for s in both if wrong(stock[s]) and not wrong(ours[s]))
+        print(f"programs that stock ran, too: {len(both)}")
         print(f"stock wrong or raising: {sum(wrong(stock[s]) for s in both)}")
         print(f"ours wrong or raising: {sum(wrong(ours[s]) for s in both)}")
         print(f"stock right and ours wrong or raising: {len(only)} {only[:40]}")
@@ -280,8 +287,7 @@ def main() -> int:
     modes = parser.add_subparsers(required=True)
     runs = modes.add_parser("run")
     runs.add_argument("test_file", type=Path)
-    runs.add_argument("first", type=int)
-    runs.add_argument("last", type=int, help="the seed after the last one")
+    runs.add_argument("seeds", type=Path, help="a list, in JSON")
     runs.add_argument("output", type=Path)
     runs.add_argument("--stock", type=Path, help="partitioners.py of the release")
     runs.add_argument("--inductor-share", type=float, default=0.0)

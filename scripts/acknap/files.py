@@ -3,6 +3,8 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from acknap.errors import HarnessError
@@ -62,6 +64,16 @@ def link(source: str | Path, destination: str | Path) -> None:
         raise
     except OSError:
         shutil.copy2(source, destination)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an error that names none, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def require_space(

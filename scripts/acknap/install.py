@@ -1,11 +1,16 @@
 """The series in a torch that is installed: put in, taken out, and what is there."""
 
-from collections.abc import Mapping
+import errno
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from acknap import installed, journal, pristine, tree
 from acknap.errors import HarnessError
+from acknap.files import require_space
 from acknap.installed import Torch
 from acknap.journal import Journal
 from acknap.paths import Layout
@@ -15,6 +20,7 @@ from acknap.targets import Target, Targets
 State = Literal["pristine", "patched", "partly", "unknown"]
 
 _STATUS: Mapping[State, int] = {"patched": 0, "pristine": 1, "partly": 2, "unknown": 2}
+_SCRATCH = 50_000_000
 _RESTART = "; restart what has imported torch"
 
 
@@ -58,7 +64,7 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
         HarnessError: torch is not a release as published, or cannot be changed.
     """
     torch = installed.find(python)
-    with installed.locked(torch):
+    with _explained(layout, targets, torch, "install"), installed.locked(torch):
         found = _examine(layout, targets, torch)
         target = found.target
         if not target or found.state == "unknown":
@@ -66,6 +72,8 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
         wanted = revision(layout, target.series)
         if found.state == "patched" and found.revision == wanted:
             return f"nothing to install: {_line(torch, found)}"
+        if found.state != "pristine" and not found.journal:
+            raise HarnessError(_line(torch, found))
         contents = _contents(layout, target, torch, found.journal)
         installed.require_changeable(torch, contents)
         if found.journal:
@@ -85,7 +93,7 @@ def uninstall(layout: Layout, targets: Targets, python: str | None) -> str:
         HarnessError: what was released is not known any more.
     """
     torch = installed.find(python)
-    with installed.locked(torch):
+    with _explained(layout, targets, torch, "uninstall"), installed.locked(torch):
         found = _examine(layout, targets, torch)
         if found.state == "pristine":
             if found.journal:
@@ -95,10 +103,26 @@ def uninstall(layout: Layout, targets: Targets, python: str | None) -> str:
             return f"nothing to uninstall: {line}"
         if not found.journal:
             raise HarnessError(f"{torch}: nothing is changed: {found.note}")
-        folders = {(torch.site_packages / path).parent for path in found.journal.files}
-        installed.require_writable({torch.site_packages, *folders})
+        installed.require_writable(torch, found.journal.files)
         journal.take_back(torch)
         return _verified(layout, targets, torch, "pristine") + _RESTART
+
+
+@contextmanager
+def _explained(
+    layout: Layout, targets: Targets, torch: Torch, command: str
+) -> Iterator[None]:
+    """Say of an error of the system where it was, what to do, and what torch is now."""
+    try:
+        yield
+    except OSError as error:
+        path = error.filename2 or error.filename or torch.site_packages
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        todo = "make room on that disk" if full else "put that right"
+        raise HarnessError(
+            f"{error.strerror or error}: {path}: {todo} and run `{command}` again; "
+            f"{torch} is {_examine(layout, targets, torch).state} now"
+        ) from error
 
 
 def _verified(layout: Layout, targets: Targets, torch: Torch, state: State) -> str:
@@ -135,22 +159,30 @@ def _examine_journal(
     if foreign := journal.foreign(torch, record):
         note = (
             f"another program changed {foreign} since `install`: remove "
-            f"{torch.site_packages / journal.FOLDER} and install torch again with pip "
-            "(--force-reinstall)"
+            f"{torch.site_packages / journal.FOLDER} and {torch.again}"
         )
         return Finding("unknown", note, target)
     current = {path: torch.blob(path) for path in record.files}
     if current == {path: before for path, (before, _) in record.files.items()}:
         return replace(_examine_files(layout, target, torch), journal=record)
     name = f"series {record.series}, revision {record.revision[:8]}"
-    if current != {path: after for path, (_, after) in record.files.items()}:
-        note = f"`install` or `uninstall` of {name} was stopped: run either again"
-        return Finding("partly", note, target, "", record)
-    note = f"{target.name} with {name}; `uninstall` takes it out"
+    complete = current == {path: after for path, (_, after) in record.files.items()}
+    state: State = "patched" if complete else "partly"
+    note = (
+        f"{target.name} with {name}; "
+        if complete
+        else f"`install` or `uninstall` of {name} was stopped; "
+    )
+    contained = record.revision if complete else ""
+    if lost := journal.lost(torch, record):
+        note += f"{lost} is missing or changed: to take it out, {torch.again}"
+        return Finding(state, note, target, contained)
     newest = revision(layout, target.series)
-    if record.revision != newest:
-        note += f", `install` puts revision {newest[:8]} in"
-    return Finding("patched", note, target, record.revision, record)
+    note += _offer("uninstall", "takes it out", torch, record.files)
+    if contained != newest:
+        does = f"puts revision {newest[:8]} in"
+        note += f", {_offer('install', does, torch, record.files)}"
+    return Finding(state, note, target, contained, record)
 
 
 def _examine_files(layout: Layout, target: Target, torch: Torch) -> Finding:
@@ -171,22 +203,32 @@ def _examine_files(layout: Layout, target: Target, torch: Torch) -> Finding:
         if strange := [path for path, blob in present.items() if blob]:
             note = f"{strange[0]} is not of the release: remove it"
             return Finding("unknown", note, target)
-        note = f"{target.name} as released; `install` puts {name} in"
+        offer = _offer("install", f"puts {name} in", torch, {**target.after, **added})
+        note = f"{target.name} as released; {offer}"
         if journal.has_folder(torch):
             note += f", and `uninstall` removes {journal.FOLDER} of a stopped run"
         return Finding("pristine", note, target)
     if current == {**target.before, **target.after} and present == added:
         note = (
-            f"{target.name} with {name}, which is part of this build: to take it out, "
-            "install the released torch with pip"
+            f"{target.name} with {name}, which is part of this build, or its originals "
+            "were removed: to take it out, install the released torch with pip "
+            f"({torch.pip_option})"
         )
         return Finding("patched", note, target, newest)
     edited = next(path for path, blob in current.items() if blob != target.before[path])
-    note = (
-        f"{edited} is not that of {target.name}: install torch again with pip "
-        "(--force-reinstall)"
-    )
+    note = f"{edited} is not that of {target.name}: {torch.again}"
     return Finding("unknown", note, target)
+
+
+def _offer(command: str, does: str, torch: Torch, paths: Collection[str]) -> str:
+    """What a command does, or why it refuses to change these files."""
+    changes = command == "install"
+    require = installed.require_changeable if changes else installed.require_writable
+    try:
+        require(torch, paths)
+    except HarnessError as error:
+        return f"`{command}` refuses: {error}"
+    return f"`{command}` {does}"
 
 
 def _contents(
@@ -198,8 +240,10 @@ def _contents(
     for path in target.files:
         file = journal.original(torch, path) if record else torch.site_packages / path
         released[path] = file.read_bytes()
-    advice = "install torch again with pip (--force-reinstall)"
-    pristine.verify(target, released, str(torch), advice)
+    pristine.verify(target, released, str(torch), torch.again)
+    # Where it is full, git says that a patch does not apply.
+    scratch = Path(tempfile.gettempdir())
+    require_space(scratch, _SCRATCH, "patching", "set TMPDIR to another disk")
     contents = tree.patched_files(target, released, patches)
     touched = [path for patch in patches for path in (*patch.added, *patch.modified)]
     return {path: contents[path] for path in dict.fromkeys(touched) if path in contents}

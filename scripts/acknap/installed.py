@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from acknap import git, pristine
+from acknap import git, pristine, record
 from acknap.errors import HarnessError
 from acknap.locks import lock
 
@@ -45,11 +45,25 @@ class Torch:
         """The path of its RECORD below site-packages."""
         return f"{self.info.name}/RECORD"
 
+    @property
+    def again(self) -> str:
+        """What to do to have it as it was."""
+        return f"install torch {self.version} again with pip ({self.pip_option})"
+
+    @property
+    def pip_option(self) -> str:
+        """The option with which pip replaces it."""
+        try:
+            record.paths((self.site_packages / self.record).read_bytes())
+        except (FileNotFoundError, HarnessError):
+            return "--ignore-installed"  # pip removes only what a RECORD lists
+        return "--force-reinstall"
+
     def blob(self, path: str) -> str | None:
         """The id of a file below site-packages, None if there is no such file."""
         try:
             return git.blob_id((self.site_packages / path).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
 
@@ -84,20 +98,25 @@ def find(python: str | None) -> Torch:
     return Torch(site_packages, infos[0], _commit(origin.parent / "version.py"))
 
 
-def require_changeable(torch: Torch, paths: Iterable[str]) -> None:
+def require_changeable(torch: Torch, paths: Collection[str]) -> None:
     """Refuse a torch in which these files cannot or must not be replaced.
 
     Raises:
         HarnessError: another package manager owns it, or it cannot be written to.
     """
     installer = torch.info / "INSTALLER"
-    if installer.is_file() and installer.read_text().strip() == "conda":
+    if installer.is_file() and installer.read_bytes().strip() == b"conda":
         raise HarnessError(f"{torch} belongs to conda: make an environment with pip")
-    if not (torch.site_packages / torch.record).is_file():
+    listed = torch.site_packages / torch.record
+    if not listed.is_file():
         raise HarnessError(
             f"{torch} has no RECORD, so that no pip installed it: make an environment "
             "with pip"
         )
+    try:
+        record.paths(listed.read_bytes())
+    except HarnessError as error:
+        raise HarnessError(f"{listed.parent}: {error}: {torch.again}") from None
     site_packages = torch.site_packages.resolve()
     for path in paths:
         file = torch.site_packages / path
@@ -106,13 +125,13 @@ def require_changeable(torch: Torch, paths: Iterable[str]) -> None:
                 f"{file} is a link to {file.resolve()}, which others may use: install "
                 "torch again with pip, or with uv and --link-mode=copy"
             )
-    folders = {(torch.site_packages / path).parent for path in (*paths, torch.record)}
-    require_writable({torch.site_packages, *folders})
+    require_writable(torch, paths)
 
 
-def require_writable(folders: Iterable[Path]) -> None:
-    """Refuse folders in which this user cannot make files."""
-    for folder in sorted(folders):
+def require_writable(torch: Torch, paths: Iterable[str]) -> None:
+    """Refuse a torch in whose folders this user cannot replace these files."""
+    folders = {(torch.site_packages / path).parent for path in paths}
+    for folder in sorted({torch.site_packages, torch.info, *folders}):
         if not os.access(folder, os.W_OK | os.X_OK):
             raise HarnessError(
                 f"{folder} cannot be written to: run as its owner, or use a virtual "
@@ -123,7 +142,7 @@ def require_writable(folders: Iterable[Path]) -> None:
 @contextmanager
 def locked(torch: Torch) -> Iterator[None]:
     """Let one process at a time change a torch; the lock leaves no file behind."""
-    require_writable([torch.info])
+    require_writable(torch, ())
     with (torch.info / "METADATA").open("r+b") as file:
         lock(file, f"Another process changes {torch}: waiting")
         yield

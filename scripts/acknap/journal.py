@@ -17,7 +17,7 @@ from typing import Any
 
 from acknap import git, record
 from acknap.errors import HarnessError
-from acknap.files import link
+from acknap.files import link, naming
 from acknap.installed import Torch
 from acknap.targets import Target
 
@@ -64,9 +64,9 @@ def read(torch: Torch) -> Journal | None:
         return Journal(files=files, compiled=tuple(data.pop("compiled")), **data)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise HarnessError(
-            f"{path} cannot be read: remove {path.parent} and install torch again"
+            f"{path} cannot be read: remove {path.parent} and {torch.again}"
         ) from None
 
 
@@ -106,7 +106,7 @@ def put(
 
 
 def take_back(torch: Torch) -> None:
-    """Undo all that a `put` did, be it complete or not; no file may be foreign."""
+    """Undo all that a `put` did, complete or not; no file may be foreign or lost."""
     if journal := read(torch):
         for path in reversed([*journal.files]):
             _restore(torch, path, *journal.files[path])
@@ -128,6 +128,15 @@ def foreign(torch: Torch, journal: Journal) -> str | None:
         (path for path, ids in journal.files.items() if torch.blob(path) not in ids),
         None,
     )
+
+
+def lost(torch: Torch, journal: Journal) -> Path | None:
+    """A kept file that `take_back` needs and that is not as it was, if there is one."""
+    for path, (before, after) in journal.files.items():
+        kept = f"{_ORIGINALS}/{path}"
+        if before and torch.blob(path) == after and torch.blob(kept) != before:
+            return torch.site_packages / kept
+    return None
 
 
 def _prepare(
@@ -217,7 +226,8 @@ def _compiled(torch: Torch, paths: list[str]) -> set[str]:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    with naming(path):
+        path.write_bytes(content)
     path.chmod(mode & 0o777)
 
 
@@ -236,6 +246,7 @@ def _sync(path: Path) -> None:
     """Make sure that a file, or a folder's entries, survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming(path):
+            os.fsync(handle)
     finally:
         os.close(handle)

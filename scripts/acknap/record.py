@@ -6,6 +6,8 @@ import hashlib
 import io
 from collections.abc import Iterable, Mapping
 
+from acknap.errors import HarnessError
+
 
 def rewrite(
     record: bytes, contents: Mapping[str, bytes], unhashed: Iterable[str] = ()
@@ -21,12 +23,23 @@ def rewrite(
     rows |= {path: _row(path, None) for path in unhashed}
     lines = record.splitlines()
     end = b"\r\n" if b"\r\n" in record else b"\n"
-    kept = [rows.pop(_path(line), line) for line in lines]
+    kept = [
+        rows.pop(path, line) for path, line in zip(paths(record), lines, strict=True)
+    ]
     return b"".join(line + end for line in (*kept, *rows.values()))
 
 
-def _path(line: bytes) -> str:
-    return next(csv.reader([line.decode()]), [""])[0]
+def paths(record: bytes) -> list[str]:
+    """The path in each line.
+
+    Raises:
+        HarnessError: it is damaged.
+    """
+    try:
+        lines = [line.decode() for line in record.splitlines()]
+        return [next(csv.reader([line]), [""])[0] for line in lines]
+    except (UnicodeDecodeError, csv.Error):
+        raise HarnessError("RECORD is not a list of files in UTF-8") from None
 
 
 def _row(path: str, content: bytes | None) -> bytes:

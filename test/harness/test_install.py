@@ -6,12 +6,14 @@ import errno
 import fcntl
 import hashlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,10 @@ from toy_upstream import CONFIG, NEW, SOLVER, Repository
 
 INFO = "torch-1.0.0.dist-info"
 TOUCHED = (f"{INFO}/RECORD", SOLVER, CONFIG, NEW)
+DAMAGED_RECORD = (
+    f"{INFO}: RECORD is not a list of files in UTF-8: install torch 1.0.0 again with "
+    "pip (--ignore-installed)"
+)
 IMPORT = "import torch._functorch.config, torch._functorch.solver"
 
 # Every operation that changes a file system raises one of these.
@@ -419,6 +425,15 @@ def without_record(toy: Toy) -> None:
     (toy.site / INFO / "RECORD").unlink()
 
 
+def with_record_in_latin_1(toy: Toy) -> None:
+    with (toy.site / INFO / "RECORD").open("ab") as file:
+        file.write("caf\xe9.py,,\n".encode("latin-1"))
+
+
+def with_one_endless_line(toy: Toy) -> None:
+    (toy.site / INFO / "RECORD").write_text("x" * 200_000)
+
+
 def linked_to_a_cache(toy: Toy) -> None:
     cache = toy.site.parent / "cache.py"
     (toy.site / SOLVER).rename(cache)
@@ -446,7 +461,7 @@ def with_damaged_journal(toy: Toy) -> None:
     ("break_it", "message"),
     [
         (without_torch, " has no torch: name another Python with --python"),
-        (edited, f"{CONFIG} is not that of v1.0.0: install torch again with pip"),
+        (edited, f"{CONFIG} is not that of v1.0.0: install torch 1.0.0 again with pip"),
         (with_new_file, f"{NEW} is not of the release: remove it"),
         (
             of_another_commit,
@@ -455,6 +470,8 @@ def with_damaged_journal(toy: Toy) -> None:
         (of_no_commit, "commit unknown: the series is for the releases"),
         (of_conda, "belongs to conda: make an environment with pip"),
         (without_record, "has no RECORD, so that no pip installed it"),
+        (with_record_in_latin_1, DAMAGED_RECORD),
+        (with_one_endless_line, DAMAGED_RECORD),
         (linked_to_a_cache, "is a link to "),
         (twice, " has 2 torch-*.dist-info beside the torch that "),
         (in_a_source_tree, "/source: run `./scripts/harness apply TARGET "),
@@ -467,8 +484,184 @@ def test_torch_that_is_left_alone(
     break_it(toy)
     before = toy.snapshot()
     assert message in toy.error("install")
-    assert toy.repository.run("status", "--python", toy.python).status in (1, 2)
+    said = toy.repository.run("status", "--python", toy.python)
+    assert said.status in (1, 2)
+    assert message in said.out + said.err
+    assert "`install` puts " not in said.out
     toy.repository.run("uninstall", "--python", toy.python)
+    assert toy.snapshot() == before
+
+
+def test_again_after_a_damaged_record(toy: Toy) -> None:
+    """What the message says helps."""
+    with_record_in_latin_1(toy)
+    toy.pip("install", "--ignore-installed", "torch==1.0.0")
+    toy.run("install")
+    (toy.site / INFO / "RECORD").unlink()
+    assert "1.0.0 again with pip (--ignore-installed)" in toy.error("uninstall")
+
+
+def with_edited_original(toy: Toy) -> None:
+    (toy.site / "torch-acknap/originals" / SOLVER).write_text("")
+
+
+def without_originals(toy: Toy) -> None:
+    shutil.rmtree(toy.site / "torch-acknap/originals")
+
+
+def without_folder(toy: Toy) -> None:
+    shutil.rmtree(toy.site / "torch-acknap")
+
+
+def without_originals_of_a_stopped_run(toy: Toy) -> None:
+    (toy.site / "torch-acknap/originals" / CONFIG).replace(toy.site / CONFIG)
+    without_originals(toy)
+
+
+@pytest.mark.parametrize(
+    ("remove", "state", "where"),
+    [
+        (
+            with_edited_original,
+            ("patched", 0),
+            f"originals/{SOLVER} is missing or changed",
+        ),
+        (without_originals, ("patched", 0), f"originals/{INFO}/RECORD is missing"),
+        (without_folder, ("patched", 0), "or its originals were removed"),
+        (
+            without_originals_of_a_stopped_run,
+            ("partly", 2),
+            f"originals/{INFO}/RECORD is missing",
+        ),
+    ],
+)
+def test_originals_are_gone(
+    toy: Toy, remove: Callable[[Toy], None], state: tuple[str, int], where: str
+) -> None:
+    """Status says so, uninstall changes nothing, and what they advise helps."""
+    toy.run("install")
+    remove(toy)
+    before = toy.snapshot()
+    assert toy.status() == state
+    said = toy.repository.run("status", "--python", toy.python).out
+    refused = toy.error("uninstall")
+    for text in (where, "to take it out, install ", " with pip (--force-reinstall)"):
+        assert text in said
+        assert text in refused
+    assert "`uninstall` takes it out" not in said
+    assert toy.snapshot() == before
+    toy.pip("install", "--force-reinstall", "torch==1.0.0")
+    assert toy.status() == ("pristine", 1)
+    toy.run("install")
+
+
+@pytest.mark.parametrize("older", [True, False], ids=["older", "stopped"])
+def test_no_install_over_lost_originals(toy: Toy, older: bool) -> None:
+    toy.run("install")
+    if older:
+        without_originals(toy)
+        toy.repository.write(f"torch_overlay/{NEW}", "NEW = 2\n")
+        toy.repository.ok("export")
+    else:
+        without_originals_of_a_stopped_run(toy)
+    before = toy.snapshot()
+    assert "RECORD is missing or changed: to take it out" in toy.error("install")
+    assert toy.snapshot() == before
+
+
+@pytest.fixture
+def small_disk(fast: Toy) -> Iterator[Toy]:
+    """The toy torch on a disk of its own of 64 pages."""
+    if os.getuid():
+        pytest.skip("mounts a file system, as root")
+    site = fast.site
+    copy = site.with_name("copy")
+    shutil.copytree(site, copy)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", site]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this root may not mount")
+    shutil.copytree(copy, site, dirs_exist_ok=True)
+    yield fast
+    subprocess.run(["umount", site], check=True)
+
+
+def test_full_disk(small_disk: Toy) -> None:
+    """However much room there is: torch is left as it was, and the message helps."""
+    before = small_disk.snapshot()
+    named = set()
+    filler = small_disk.site / "filler"
+    for pages in range(64):
+        room = shutil.disk_usage(small_disk.site).free - pages * 4096
+        filler.write_bytes(b"x" * room)
+        result = small_disk.repository.run("install", "--python", small_disk.python)
+        filler.unlink()
+        if result.status == 0:
+            break
+        what, path, rest = result.error.removeprefix("error: ").split(": ")
+        assert what == "No space left on device"
+        assert rest == (
+            "make room on that disk and run `install` again; "
+            f"torch 1.0.0 in {small_disk.site} is pristine now"
+        )
+        named.add(Path(path).relative_to(small_disk.site / "torch-acknap").parts[0])
+        assert small_disk.snapshot() == before
+    assert named == {"staged", "journal.json.partial"}
+    filler.write_bytes(b"x" * shutil.disk_usage(small_disk.site).free)
+    small_disk.run("uninstall")
+    filler.unlink()
+    assert small_disk.snapshot() == before
+
+
+def test_file_that_is_too_large(fast: Toy) -> None:
+    """The system names no file when a write fails; the message does."""
+    before = fast.snapshot()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        error = fast.error("install")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error == (
+        f"error: File too large: {fast.site}/torch-acknap/staged/{INFO}/RECORD: put "
+        f"that right and run `install` again; torch 1.0.0 in {fast.site} is pristine "
+        "now"
+    )
+    assert fast.snapshot() == before
+
+
+def test_disk_that_fails_in_uninstall(
+    fast: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says what is left, and the same command completes it."""
+    before = fast.snapshot()
+    fast.run("install")
+    real, calls = Path.replace, 0
+
+    def replace(path: Path, target: Path) -> Path:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise OSError(errno.EIO, "Input/output error", str(path), None, str(target))
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    said = fast.error("uninstall")
+    assert said.startswith(f"error: Input/output error: {fast.site}/")
+    assert said.endswith(
+        "put that right and run `uninstall` again; "
+        f"torch 1.0.0 in {fast.site} is partly now"
+    )
+    fast.run("uninstall")
+    assert fast.snapshot() == before
+
+
+def test_full_temporary_folder(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = toy.snapshot()
+    monkeypatch.setattr("acknap.files._free", lambda _: 1_000_000)
+    assert toy.error("install") == (
+        f"error: patching needs about 0.1 GB, {tempfile.gettempdir()} has 0.0 GB free: "
+        "make room or set TMPDIR to another disk"
+    )
     assert toy.snapshot() == before
 
 
@@ -489,6 +682,8 @@ def test_read_only(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert toy.snapshot() == before
     assert toy.status() == ("pristine", 1)
+    said = toy.repository.run("status", "--python", toy.python).out
+    assert f"; `install` refuses: {toy.site} cannot be written to: " in said
 
 
 def test_rewritten_record_keeps_its_rows() -> None:

@@ -29,6 +29,7 @@ from acknap.bench_plan import plan
 from acknap.bench_point import Point
 from acknap.bench_record import Record
 from acknap.bench_session import Session
+from acknap.bench_threads import Threads
 from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.progress import say
@@ -44,6 +45,8 @@ _MEASURING = (
     "bench_peer_solvers",
     "bench_trainer",
     "bench_measure",
+    "bench_checker",
+    "bench_threads",
     "bench_problems",
     "bench_partition",
     "capture_worker",
@@ -99,6 +102,7 @@ def run_bench(
     with (
         closing(Session(pythons)) as session,
         closing(Partition(layout, pythons)) as partition,
+        closing(Threads(layout, session)) as threads,
     ):
         record = bench_record.open_record(
             layout.results / (QUICK if quick else FULL),
@@ -106,7 +110,7 @@ def run_bench(
             {"command": "./scripts/harness bench" + (" --quick" if quick else "")},
         )
         measure = Measure(layout, session)
-        kinds = {"partition": partition}
+        kinds: dict[str, _Measuring] = {"partition": partition, "threads": threads}
         _measure(lambda p: kinds.get(p.kind, measure)(p), record, points)
     print(f"Record: {layout.relative(record.path)}")
     print("Draw it: ./scripts/harness report")

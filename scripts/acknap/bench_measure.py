@@ -8,26 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
-from acknap import bench_problems, bench_truth
+from acknap import bench_problems
+from acknap.bench_checker import Checker, gaps
 from acknap.bench_plan import TRAINING_STEPS
 from acknap.bench_point import Point
 from acknap.bench_problems import Problem
 from acknap.bench_record import machine
 from acknap.bench_session import TRAINER, Session, Worker, WorkerError
-from acknap.bench_truth import QUANTISED, Check
 from acknap.paths import Layout
 
 # A solve that takes longer is given up (peers on hard problems).
 LIMIT = 10.0
 # A timing repeats a solve until one value takes this long, so that the clock's
 # resolution and the cost of asking do not count.
-_SHORTEST = 20e-3
+SHORTEST = 20e-3
 # Rounds are cut so that a point takes about this long, but never below three.
 _POINT_SECONDS = 60.0
 _ASKED = re.compile(r"tr(?:ied|y) to allocate (\d+) bytes")
-
-# Sort is a yardstick without an answer.
-_NO_ANSWER = ("sort",)
 
 
 class Measure:
@@ -53,7 +50,7 @@ class Measure:
         """Time all contenders in interleaved rounds, and check every answer."""
         problem = bench_problems.load(self._layout, point.problem)
         present, absent = self._present(point.contenders)
-        checker = _Checker(problem)
+        checker = Checker(problem)
         first: dict[str, float] = {}
         answers: dict[str, Any] = {}
         texts: dict[str, object] = {}
@@ -61,7 +58,7 @@ class Measure:
         for contender in present:
             try:
                 answer = self._solve(problem, contender, point.budgets, 1)
-                if answer["seconds"] < _SHORTEST:  # that was the warm-up
+                if answer["seconds"] < SHORTEST:  # that was the warm-up
                     answer = self._solve(problem, contender, point.budgets, 1)
             except WorkerError as error:
                 failed[contender] = str(error)
@@ -69,7 +66,7 @@ class Measure:
             first[contender] = answer["seconds"]
             texts[contender] = answer["answers"]
             answers[contender] = checker.summary(contender, point.budgets, answer)
-        numbers = {name: math.ceil(_SHORTEST / s) for name, s in first.items()}
+        numbers = {name: math.ceil(SHORTEST / s) for name, s in first.items()}
         cost = sum(first[name] * numbers[name] for name in first)
         rounds = min(point.rounds, max(3, int(_POINT_SECONDS / max(cost, 1e-9))))
         seconds: dict[str, list[float]] = {name: [] for name in first}
@@ -100,7 +97,7 @@ class Measure:
         """Check every contender's answer at every budget."""
         problem = bench_problems.load(self._layout, point.problem)
         present, absent = self._present(point.contenders)
-        checker = _Checker(problem)
+        checker = Checker(problem)
         rows: list[dict[str, Any]] = []
         for contender in present:
             for budget in point.budgets:
@@ -112,8 +109,8 @@ class Measure:
                     continue
                 checks = checker.checks(contender, (budget,), answer)
                 row |= checks[0].record()
-                if gaps := _gaps(checks, answer):
-                    row["gap"] = gaps[0]
+                if proven := gaps(checks, answer):
+                    row["gap"] = proven[0]
                 rows.append(row)
         best = {str(b): checker.optimum(b, quantised=False) for b in point.budgets}
         total = math.fsum(problem.runtimes)
@@ -126,7 +123,7 @@ class Measure:
         present, absent = self._present(point.contenders)
         seeds = range(first, first + count)
         problems = [bench_problems.small(seed) for seed in seeds]
-        checkers = [_Checker(problem, by_subsets=True) for problem, _ in problems]
+        checkers = [Checker(problem, by_subsets=True) for problem, _ in problems]
         counts, examples = {}, {}
         for name in present:
             side, solver = name.split(".")
@@ -164,7 +161,7 @@ class Measure:
             }
         finally:
             worker.close()
-        checked = _Checker(problem).summary(contender, point.budgets, answer)
+        checked = Checker(problem).summary(contender, point.budgets, answer)
         return {
             "growth": answer["growth"],
             "seconds": float(f"{answer['seconds']:.4g}"),
@@ -205,80 +202,3 @@ class Measure:
     def _present(self, contenders: Sequence[str]) -> tuple[list[str], list[str]]:
         present = [name for name in contenders if self._session.has(name)]
         return present, [name for name in contenders if name not in present]
-
-
-class _Checker:
-    """Checks answers to one problem; a reference is computed once."""
-
-    def __init__(self, problem: Problem, *, by_subsets: bool = False) -> None:
-        self._problem = problem
-        self._by_subsets = by_subsets
-        self._optima: dict[tuple[float, bool], float | None] = {}
-
-    def optimum(self, budget: float, *, quantised: bool) -> float | None:
-        """Return the reference for a budget."""
-        key = (budget, quantised)
-        if key not in self._optima:
-            find = bench_truth.optimum
-            if self._by_subsets:
-                find = bench_truth.small_optimum
-            self._optima[key] = find(self._problem, budget, quantised=quantised)
-        return self._optima[key]
-
-    def fault(self, solver: str, budget: float, answer: list[int] | str) -> str:
-        """Say what is wrong with the saved items, or name the error; "" if right."""
-        if isinstance(answer, str):
-            return answer
-        best = self.optimum(budget, quantised=solver in QUANTISED)
-        check = bench_truth.check(self._problem, budget, solver, answer, None, best)
-        if check.over:
-            return "over budget"
-        return "below optimum" if check.loss else ""
-
-    def checks(
-        self, contender: str, budgets: Sequence[float], answer: Mapping[str, Any]
-    ) -> list[Check]:
-        """Check the answer for each budget."""
-        solver = contender.split(".")[1]
-        return [
-            bench_truth.check(
-                self._problem,
-                budget,
-                solver,
-                saved,
-                runtime,
-                self.optimum(budget, quantised=solver in QUANTISED),
-            )
-            for budget, (saved, runtime, *_) in zip(
-                budgets, answer["answers"], strict=True
-            )
-        ]
-
-    def summary(
-        self, contender: str, budgets: Sequence[float], answer: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the worst over the budgets."""
-        if contender.split(".")[1] in _NO_ANSWER:
-            return {}
-        checks = self.checks(contender, budgets, answer)
-        losses = [check.loss for check in checks if check.loss is not None]
-        found: dict[str, Any] = {
-            "right": all(check.right for check in checks),
-            "over": max(check.over for check in checks),
-            "used": max(check.used for check in checks),
-        }
-        if losses:
-            found["loss"] = max(losses)
-        gaps = _gaps(checks, answer)
-        if gaps:
-            found["gap"] = max(gaps)
-        return found
-
-
-def _gaps(checks: Sequence[Check], answer: Mapping[str, Any]) -> list[float]:
-    """Return how far the bounds that a solver proved lie above its values."""
-    bounds = [bound for _, _, bound, _ in answer["answers"]]
-    if None in bounds:
-        return []
-    pairs = zip(bounds, checks, strict=True)
-    return [(bound - check.value) / (check.value or 1.0) for bound, check in pairs]

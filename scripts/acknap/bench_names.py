@@ -13,3 +13,8 @@ def contender_name(contender: str) -> str:
 def solver_name(solver: str) -> str:
     """Name a solver."""
     return _SOLVERS.get(solver, solver)
+
+
+def in_setting(contender: str, threads: str, load: str) -> str:
+    """Name a contender with "one" thread or the "default", "idle" or "loaded"."""
+    return f"{contender} {threads} {load}"

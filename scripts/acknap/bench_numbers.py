@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from acknap.bench_memory import Number
+from acknap.bench_names import in_setting
 from acknap.bench_record import Record
-from acknap.bench_stats import median_seconds, ratio, short
+from acknap.bench_stats import median_seconds, percentile, ratio, short
 
 
 def speed(
@@ -125,12 +126,36 @@ def seconds(record: Record, topic: str, contender: str) -> Number | None:
     return Number(max(known), f"{short(max(known) * 1e3)} ms")
 
 
+def threads(record: Record, contender: str, load: str) -> Number | None:
+    """How many times the time of one thread the default number takes, at p99."""
+    found = thread_ratios(record, contender, load)
+    if not found:
+        return None
+    value, name = percentile(found, 0.99)
+    middle = statistics.median(median for median, _ in found)
+    text = f"p99 {short(value)}x ({name}), median {short(middle)}x"
+    return Number(value, f"{text} of {len(found)} points")
+
+
+def thread_ratios(record: Record, contender: str, load: str) -> list[tuple[float, str]]:
+    """Return the default's time over one thread's under one load, in rising order.
+
+    Where the default is one thread, there is nothing to compare.
+    """
+    one, default = (in_setting(contender, n, load) for n in ("one", "default"))
+    return sorted(
+        (found.median, _name(point))
+        for point in record.of("threads")
+        if point["threads"]["default"] > 1 and (found := ratio(point, default, one))
+    )
+
+
 def wrong_in_timings(record: Record, contender: str) -> Number | None:
     """How many timed points a contender answered wrongly, or not always alike."""
     answers = [
         point["answers"][contender]
         for point in record.points.values()
-        if point["kind"] == "speed" and point["answers"].get(contender)
+        if point["kind"] in ("speed", "threads") and point["answers"].get(contender)
     ]
     if not answers:
         return None

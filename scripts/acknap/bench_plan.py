@@ -25,6 +25,7 @@ ALL = (
     "patched.exact",
 )
 TABLES = ("stock.dp", "stock.hirschberg", "patched.dp", "patched.hirschberg")
+OURS = ("patched.exact", "patched.hirschberg", "patched.dp")
 PEERS = ("patched.exact", "peers.milp", "peers.branch_and_bound", "peers.cp_sat")
 
 TRAINING_STEPS = 5  # in a round
@@ -32,18 +33,21 @@ TRAINING_STEPS = 5  # in a round
 ASKED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 VARIANTS = ("stock.dp", "stock.hirschberg", "stock.exact", "patched.exact")
 QUICK_CAPTURED = ("captured/decoder",)
+QUICK_THREADS = ("real:gpt2_small", "groups:n=1200")
 
 _SEEDS = 7000  # small random problems per point
 
 
 def plan(layout: Layout, *, quick: bool) -> list[Point]:
     """Return all points, those that need memory last."""
+    names = instances(layout)
     return [
-        *_real(instances(layout), quick),
+        *_real(names, quick),
         *_captured(captured(layout), quick),
         *_small_random(quick),
         *_timings(quick),
         *_many_budgets(quick),
+        *_threads(names, quick),
         *_peers(quick),
         _training(quick),
         *limits(quick),
@@ -167,6 +171,20 @@ def _many_budgets(quick: bool) -> list[Point]:
         )
         for family in ("layers",) + (() if quick else ("uncorrelated",))
         for n in sizes
+    ]
+
+
+def _threads(names: list[str], quick: bool) -> list[Point]:
+    """Graphs and hard problems, with one thread and with as many as torch takes."""
+    problems = {f"real:{name}": 0.1 for name in names}
+    problems |= {"random:n=1000,units=10000": 1.0, "layers:n=2000": 0.5}
+    problems |= {"uncorrelated:n=2000": 0.5, "wide:n=500": 0.5}
+    problems |= {"strongly:n=2000,units=10000": 1.0, "groups:n=1200": 1.0}
+    if quick:
+        problems = {spec: problems[spec] for spec in QUICK_THREADS}
+    return [
+        Point("threads", "threads", spec, (budget,), OURS, 7 if quick else 9)
+        for spec, budget in problems.items()
     ]
 
 

@@ -131,6 +131,19 @@ def _wide(n: int, seed: int = 1) -> Items:
     return _normalised(memory), runtimes
 
 
+def _groups(n: int, seed: int = 1) -> Items:
+    """Items of a third of the budget, which is 1, and a quarter of small ones.
+
+    After Jooken, Leyman and De Causmaecker (EJOR 301, 2022): bounds take a part of a
+    large item where there is no room for a whole one.
+    """
+    rng = random.Random(seed)
+    small = n // 4
+    sizes = [10**6 // 3] * (n - small) + [0] * small
+    memory = [(size + rng.randint(1, 300)) / 10**6 for size in sizes]
+    return memory, [float(size + rng.randint(1, 300)) for size in sizes]
+
+
 FAMILIES: dict[str, Callable[..., Items]] = {
     "random": _random,
     "strongly": _strongly,
@@ -138,6 +151,7 @@ FAMILIES: dict[str, Callable[..., Items]] = {
     "layers": _layers,
     "uncorrelated": _uncorrelated,
     "wide": _wide,
+    "groups": _groups,
 }
 
 

@@ -87,8 +87,8 @@ def as_markdown(
         "# Benchmark of the knapsack solvers",
         f"Measured by `{command}`, drawn by `./scripts/harness report` from "
         f"`{record.path.name}` alone. Every point checked its answers; times are "
-        "medians of interleaved rounds with one thread; each memory figure is the "
-        "growth of a fresh process.",
+        "medians of interleaved rounds, with one thread unless threads are compared; "
+        "each memory figure is the growth of a fresh process.",
         _conclusion(verdicts),
         "## Claims",
         bench_tables.claims(verdicts, commands=True),
@@ -140,6 +140,10 @@ def as_markdown(
         bench_tables.speed(record, "huge"),
         "### 100 budgets of one model",
         bench_tables.speed(record, "budgets"),
+        "### Threads and load",
+        "As many threads as torch takes by itself against one, under the same load, "
+        "measured in turns; two busy loops are two processes that never wait.",
+        bench_tables.threads(record),
         "### Other people's solvers",
         bench_tables.speed(record, "peers"),
         "## Training" if "training.svg" in plots else "",

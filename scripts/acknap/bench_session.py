@@ -43,10 +43,16 @@ class Worker:
     """
 
     def __init__(
-        self, side: str, python: Path, script: Sequence[str | Path] = (WORKER,)
+        self,
+        side: str,
+        python: Path,
+        script: Sequence[str | Path] = (WORKER,),
+        *,
+        one_thread: bool = True,
     ) -> None:
         self.side = side
         self._command = [python, "-I", "-B", *script]
+        self._one_thread = one_thread
         self._stack = ExitStack()
         self._start()
         self.description: Mapping[str, Any] = self.ask({"op": "describe"})
@@ -63,7 +69,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=scratch,
-            env=clean_variables(scratch) | ONE_THREAD,
+            env=_variables(scratch, self._one_thread),
         )
         self._stack.callback(self._process.wait)
         self._stack.callback(self._process.kill)
@@ -162,11 +168,12 @@ class Session:
             self._workers[side] = self.fresh(side)
         return self._workers[side]
 
-    def fresh(self, side: str) -> Worker:
+    def fresh(self, side: str, *, one_thread: bool = True) -> Worker:
         """Start a worker of its own; the caller closes it."""
         try:
             more = (PEER_SOLVERS,) if side == "peers" else ()
-            worker = Worker(side, self._pythons[side], (WORKER, *more))
+            script = (WORKER, *more)
+            worker = Worker(side, self._pythons[side], script, one_thread=one_thread)
         except WorkerError as error:
             raise HarnessError(f"the {side} environment fails: {error}") from error
         first = self._workers.get(side, worker)
@@ -179,3 +186,11 @@ class Session:
         """Whether the environment of `side.solver` has the solver."""
         side, solver = contender.split(".")
         return solver in self.worker(side).description["solvers"]
+
+
+def _variables(scratch: Path, one_thread: bool) -> dict[str, str]:
+    """Return a worker's variables; without one thread the libraries choose."""
+    variables = clean_variables(scratch)
+    for name in ONE_THREAD:
+        variables.pop(name, None)
+    return variables | (ONE_THREAD if one_thread else {})

@@ -4,11 +4,13 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 _CONFIDENCE = 0.95
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ def of_rounds(ratios: Sequence[float]) -> Ratio:
         rank = k + 1
     low, high = (ordered[rank - 1], ordered[n - rank]) if rank else (None, None)
     return Ratio(statistics.median(ordered), low, high, n)
+
+
+def percentile(ordered: Sequence[_T], share: float) -> _T:
+    """Return the least value that so large a share of the values does not exceed."""
+    return ordered[math.ceil(share * len(ordered)) - 1]
 
 
 def median_seconds(point: Mapping[str, Any], contender: str) -> float | None:

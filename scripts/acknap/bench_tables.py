@@ -6,9 +6,10 @@ from typing import Any
 
 from acknap.bench_claims import Verdict
 from acknap.bench_memory import memory_points
-from acknap.bench_names import SIDES, contender_name, solver_name
+from acknap.bench_names import SIDES, contender_name, in_setting, solver_name
+from acknap.bench_numbers import thread_ratios
 from acknap.bench_record import Record
-from acknap.bench_stats import median_seconds, ratio, short
+from acknap.bench_stats import median_seconds, percentile, ratio, short
 from acknap.chart_data import extra_recomputation
 
 SOLVERS = ("dp", "hirschberg", "ilp", "greedy", "exact")
@@ -129,6 +130,48 @@ def _speed_cell(point: dict[str, Any], base: str, name: str) -> str:
         return "absent" if name in point["absent"] else "-"
     wrong = point["answers"].get(name, {}).get("right") is False
     return f"{one}{' [wrong]' if wrong else ''}"
+
+
+def threads(record: Record) -> str:
+    """Return a line per solver and load: the default number of threads against one."""
+    points = record.of("threads")
+    if not points:
+        return "Not measured."
+    header = (
+        "solver",
+        "beside it",
+        "points",
+        "one thread, over one idle",
+        "default over one thread, median",
+        "p99",
+        "wrong answers",
+    )
+    rows = [
+        (contender_name(name), said, *_threads_row(points, record, name, load))
+        for name in points[0]["contenders"]
+        for load, said in (("idle", "nothing"), ("loaded", "two busy loops"))
+    ]
+    return table(header, rows)
+
+
+def _threads_row(
+    points: list[dict[str, Any]], record: Record, contender: str, load: str
+) -> Cells:
+    one, idle = (in_setting(contender, "one", where) for where in (load, "idle"))
+    slower = [over.median for point in points if (over := ratio(point, one, idle))]
+    shares = [median for median, _ in thread_ratios(record, contender, load)]
+    wrong = sum(
+        not answer["right"] or answer.get("changes", False)
+        for point in points
+        if (answer := point["answers"].get(contender))
+    )
+    return (
+        str(len(slower)),
+        short(statistics.median(slower)) if slower else "-",
+        short(statistics.median(shares)) if shares else "-",
+        short(percentile(shares, 0.99)) if shares else "-",
+        str(wrong),
+    )
 
 
 def memory(record: Record) -> str:

@@ -4,6 +4,7 @@ Standard library and what the environment holds only. Reads one JSON request a l
 standard input and answers each with one line on standard output:
 
     {"op": "describe"}                      which solvers there are, and versions
+    {"op": "threads"}                       how many torch may use
     {"op": "load", "memory": [...], "runtimes": [...]}
     {"op": "solve", "solver": "dp", "budgets": [...], "number": 1, "limit": seconds}
     {"op": "batch", "solver": "dp", "problems": [[memory, runtimes, budget], ...]}
@@ -160,6 +161,11 @@ class Worker:
             "packages": {name: version(name) for name in PACKAGES},
         }
 
+    def threads(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Say how many threads torch may use: the session's variables decide."""
+        del request
+        return {"threads": importlib.import_module("torch").get_num_threads()}
+
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """Take the problem of the requests that follow."""
         self.problem = (request["memory"], request["runtimes"])
@@ -272,8 +278,6 @@ def serve(worker: object, answers: TextIO) -> None:
 def main() -> None:
     """Load what there is, then serve."""
     answers = answers_apart()
-    if "torch" in [name for name in PACKAGES if version(name)]:
-        importlib.import_module("torch").set_num_threads(1)
     worker = Worker()
     gc.collect()
     gc.freeze()  # what is loaded by now need not be looked through before every solve

@@ -1,7 +1,10 @@
 """The benchmark: truth, statistics, record, session, plan, claims."""
 
+import contextlib
 import itertools
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,9 +18,11 @@ from acknap import (
     bench,
     bench_claims,
     bench_measure,
+    bench_names,
     bench_problems,
     bench_record,
     bench_stats,
+    bench_threads,
 )
 from acknap import bench_truth as truth
 from acknap.bench_measure import Measure
@@ -25,6 +30,7 @@ from acknap.bench_plan import plan
 from acknap.bench_point import Point
 from acknap.bench_problems import Problem
 from acknap.bench_session import Session, Worker, WorkerError
+from acknap.bench_threads import Threads
 from acknap.errors import HarnessError
 from acknap.paths import Layout
 
@@ -64,7 +70,8 @@ def python(tmp_path: Path) -> Path:
     for part in (package, package.parent):
         (part / "__init__.py").touch()
     (package.parents[1] / "__init__.py").write_text(
-        "class version: git_version = '1' * 40\ndef set_num_threads(n): pass\n"
+        "import os\nclass version: git_version = '1' * 40\n"
+        "def get_num_threads(): return int(os.environ.get('OMP_NUM_THREADS', 4))\n"
     )
     (package / "knapsack.py").write_text(KNAPSACK)
     info = folder / "torch-1.0.dist-info"
@@ -205,6 +212,14 @@ def test_law() -> None:
     assert law(100, 10) == pytest.approx(480)
     assert law.error < 1e-9
     assert bench_stats.fit(rows[:4], [1.0] * 4) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.5, 100), (0.99, 198), (0.991, 199), (1, 200)]
+)
+def test_percentile(share: float, value: int) -> None:
+    assert bench_stats.percentile(range(1, 201), share) == value
+    assert bench_stats.percentile(["few"], share) == "few"
 
 
 @pytest.mark.parametrize(
@@ -357,6 +372,69 @@ def test_training(
     failed = Measure(layout, session)(point("training", ("stock.greedy",)))
     assert failed["runs"] == []
     assert failed["failed"] == "RuntimeError: no such solver"
+
+
+def test_threads(
+    session: Session, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # a user's own setting does not matter
+    names = ("patched.dp", "patched.exact")
+    with closing(Threads(layout, session)) as threads:
+        result = threads(point("threads", names, rounds=2))
+        failed = threads(point("threads", ("patched.ilp",), rounds=2))
+    assert result["threads"] == {"one": 1, "default": 4}
+    assert result["absent"] == ["patched.exact"]
+    assert result["answers"]["patched.dp"]["right"]
+    assert "changes" not in result["answers"]["patched.dp"]
+    assert {name: len(taken) for name, taken in result["seconds"].items()} == {
+        bench_names.in_setting("patched.dp", number, load): 2
+        for number in ("one", "default")
+        for load in ("idle", "loaded")
+    }
+    assert failed["failed"].startswith("RuntimeError: no luck")
+    assert failed["seconds"] == failed["answers"] == {}
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The busy loops that a test starts."""
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def record(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*arguments, **more))
+        return started[-1]
+
+    monkeypatch.setattr(bench_threads.subprocess, "Popen", record)
+    return started
+
+
+def test_busy_loops_end_with_what_they_are_beside(
+    loops: list[subprocess.Popen[bytes]],
+) -> None:
+    with contextlib.suppress(KeyboardInterrupt), bench_threads.busy_loops():
+        assert [loop.poll() for loop in loops] == [None, None]
+        raise KeyboardInterrupt
+    assert [loop.returncode for loop in loops] == [-signal.SIGKILL] * 2
+
+
+def test_busy_loops_end_with_the_process_that_started_them(
+    loops: list[subprocess.Popen[bytes]],
+) -> None:
+    with bench_threads.busy_loops():
+        for loop in loops:  # as the system closes the pipes of a process that is killed
+            assert loop.stdin is not None
+            loop.stdin.close()
+        assert [loop.wait(30) for loop in loops] == [0, 0]
+
+
+def test_busy_loop_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_threads, "_BUSY", "raise SystemExit")
+    with (
+        pytest.raises(RuntimeError, match="a busy loop does not start"),
+        bench_threads.busy_loops(),
+    ):
+        pass
 
 
 def test_worker_that_hangs_or_dies_is_replaced(python: Path, tmp_path: Path) -> None:

@@ -118,9 +118,22 @@ def test_counting_numbers(tmp_path: Path) -> None:
     add(record, "huge", "speed", "layers:n=9", speed({"patched.exact": [1.0] * 3}))
     assert bench_numbers.wrong_in_timings(record, "patched.exact") == (
         0,
-        "0 of 5 timed points",
+        "0 of 7 timed points",
     )
     assert bench_numbers.seconds(record, "huge", "patched.exact") == (1, "1000 ms")
+
+
+def test_thread_numbers(tmp_path: Path) -> None:
+    record = make(tmp_path)
+    idle = bench_numbers.threads(record, "patched.exact", "idle")
+    assert idle is not None
+    assert idle.value == pytest.approx(1.1)
+    loaded = bench_numbers.threads(record, "patched.exact", "loaded")
+    assert loaded == (2, "p99 2x (groups:n=8), median 1.6x of 2 points")
+    assert bench_numbers.threads(record, "patched.dp", "idle") is None
+    for point in record.of("threads"):
+        point["threads"]["default"] = 1
+    assert bench_numbers.threads(record, "patched.exact", "idle") is None
 
 
 def test_training_numbers(tmp_path: Path) -> None:
@@ -148,6 +161,9 @@ def test_verdicts(layout: Layout) -> None:
     }
     assert words["table-size"] == "holds"
     assert words["paper-exact"] == "does not hold"
+    assert words["threads-exact-idle"] == "holds"
+    assert words["threads-exact-loaded"] == "does not hold"
+    assert words["threads-dp-idle"] == "not measured"
     assert words["peers"] == "reported"
     assert words["budgets"] == "not measured"
     assert words["gpu-time"] == "not measured"
@@ -169,6 +185,8 @@ def test_report_files(report: Path) -> None:
         "not significant |",
         "| not proven |",
         "died, asking for 304.0",
+        "| exact, this series | nothing | 2 | 1 | 1.1 | 1.1 | 0 |",
+        "| exact, this series | two busy loops | 2 | 2 | 1.6 | 2 | 0 |",
         "![Peak memory against the number of items: ",
         "](memory.svg)",
         "SHA-256 of the patches 0123456789abcdef",

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from acknap import bench_record
+from acknap.bench_names import in_setting
 from acknap.bench_plan_memory import ROWS_UNITS, TABLE_UNITS
 from acknap.bench_point import Point
 from acknap.bench_record import Record
@@ -27,6 +28,7 @@ def make(folder: Path, command: str = "./scripts/harness bench") -> Record:
     _limits(record)
     _answers(record)
     _speed(record)
+    _threads(record)
     _training(record)
     _delivered(record)
     return record
@@ -106,6 +108,20 @@ def _speed(record: Record) -> None:
     failed = {"peers.cp_sat": "OpenError: not proven"}
     point = Point("peers", "speed", "wide:n=500", (0.5,), (*peers, *failed))
     record.add(point, speed(peers, failed=failed))
+
+
+def _threads(record: Record) -> None:
+    """Two problems on two cores; beside busy loops the default is slow on one."""
+    for problem, slow in (("real:toy_model", 1.2), ("groups:n=8", 2.0)):
+        timed = {
+            in_setting("patched.exact", "one", "idle"): [0.01] * 7,
+            in_setting("patched.exact", "default", "idle"): [0.011] * 7,
+            in_setting("patched.exact", "one", "loaded"): [0.02] * 7,
+            in_setting("patched.exact", "default", "loaded"): [0.02 * slow] * 7,
+        }
+        result = speed(timed, of=["patched.exact"], threads={"one": 1, "default": 2})
+        result["answers"] = {"patched.exact": {"right": True, "over": 0.0, "used": 1.0}}
+        add(record, "threads", "threads", problem, result)
 
 
 def _training(record: Record) -> None:

@@ -1,26 +1,28 @@
-"""Prove that patches/, its two sources and targets.toml fit together."""
+"""Prove that patches/, its sources, targets.toml and PyTorch's lint fit together."""
 
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from acknap import pristine, tree
+from acknap import git, pristine, tree, upstream_lint
 from acknap.errors import SeriesError
 from acknap.export import changed_files, present, render
 from acknap.parallel import for_each
 from acknap.paths import Layout
 from acknap.progress import working
-from acknap.series import Patch, load
+from acknap.series import OPTIONAL, Patch, load
 from acknap.targets import Series, Target, Targets
 
 _Released = Mapping[str, Mapping[str, bytes]]  # by target
 _Patches = Mapping[str, list[Patch]]  # by series
+_Patched = dict[str, Mapping[str, bytes]]  # by target
 
 _EXPORT = "run `./scripts/harness export`"
 
@@ -81,6 +83,7 @@ def _findings(layout: Layout, targets: Targets, chosen: list[Target]) -> list[Fi
     needed = list({one.name: one for one in (*members, *bases)}.values())
     files = for_each(lambda one: pristine.read(layout, one), needed)
     released = {one.name: found for one, found in zip(needed, files, strict=True)}
+    patched: _Patched = {}
     jobs: list[Callable[[], Iterator[Finding]]] = [
         *(
             partial(_of_variant, layout, targets.get_series(name), patches[name])
@@ -90,11 +93,12 @@ def _findings(layout: Layout, targets: Targets, chosen: list[Target]) -> list[Fi
             partial(_of_series, layout, targets, base, released, patches)
             for base in bases
         ),
-        *(partial(_of_target, one, released, patches) for one in members),
+        *(partial(_of_target, one, released, patches, patched) for one in members),
     ]
     for found in for_each(lambda job: list(job()), jobs):
         findings += found
-    return findings
+    applied = [one for one in members if one.name in patched]
+    return findings + list(dict.fromkeys(_of_lint(applied, released, patched)))
 
 
 def _of_series(
@@ -154,15 +158,16 @@ def _of_variant(
 
 
 def _of_target(
-    target: Target, released: _Released, patches: _Patches
+    target: Target, released: _Released, patches: _Patches, patched: _Patched
 ) -> Iterator[Finding]:
-    """Apply the series and compare the blob ids."""
+    """Apply the series, compare the blob ids, and add the files to `patched`."""
     files = released[target.name]
     if set(target.before) != set(target.files):
         yield Finding(target.name, f"`before` in targets.toml is incomplete: {_EXPORT}")
     try:
         with tree.temporary(target, files, patches[target.series]) as repository:
             blobs = tree.file_blobs(repository, tree.SERIES)
+            patched[target.name] = _all_files(repository)
     except SeriesError as error:
         yield Finding(target.name, str(error))
         return
@@ -178,6 +183,26 @@ def _of_target(
                 f"under `after`: {_EXPORT}"
             )
             yield Finding(target.name, problem)
+
+
+def _all_files(repository: Path) -> dict[str, bytes]:
+    """What a tree has with the optional patches too."""
+    if git.has_ref(repository, OPTIONAL):
+        git.run(repository, "checkout", "--quiet", OPTIONAL)
+    paths = tree.file_blobs(repository, "HEAD")
+    return {path: (repository / path).read_bytes() for path in paths}
+
+
+def _of_lint(
+    members: list[Target], released: _Released, patched: _Patched
+) -> Iterator[Finding]:
+    """Lint as PyTorch does; what the released files have already is no finding."""
+    changes = [(released[one.name], patched[one.name]) for one in members]
+    for target, remarks in zip(members, upstream_lint.lint(changes), strict=True):
+        for remark in remarks:
+            # A new file is the same in every release.
+            where = target.name if remark.path in target.files else target.series
+            yield Finding(where, str(remark))
 
 
 def _print_table(layout: Layout, chosen: list[Target], drifted: set[str]) -> None:

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from acknap import environments, suite
+from acknap import environments, pristine, suite, tree, upstream_lint
 from acknap.check import run_check
 from acknap.errors import HarnessError
 from acknap.paths import Layout
+from acknap.series import load
 from acknap.targets import Targets
 
 # The bases of two series; the third is one of them but for a hunk.
@@ -36,6 +37,8 @@ def run_test(layout: Layout) -> int:
     }
     steps["harness check"] = partial(_run_check, layout)
     for target in SUITE_TARGETS:
+        steps[f"types on {target}"] = partial(_run_types, layout, target)
+    for target in SUITE_TARGETS:
         steps[f"suite on patched {target}"] = partial(_run_suite, layout, target)
     failed = [name for name, step in steps.items() if not _passes(name, step)]
     if failed:
@@ -59,6 +62,21 @@ def _run_command(layout: Layout, words: tuple[str, ...]) -> bool:
 
 def _run_check(layout: Layout) -> bool:
     return run_check(layout, Targets.load(layout), target=None, as_json=False) == 0
+
+
+def _run_types(layout: Layout, name: str) -> bool:
+    """Check types with those of torch, of which `check` has a few files."""
+    target = Targets.load(layout).get(name)
+    torch = environments.stock(layout, target).site_packages / "torch"
+    released = pristine.read(layout, target)
+    patched = tree.patched_files(target, released, load(layout, target.series))
+    found = upstream_lint.added(
+        upstream_lint.lint_types(released, torch),
+        upstream_lint.lint_types({**released, **patched}, torch),
+    )
+    for remark in found:
+        print(remark)
+    return not found
 
 
 def _run_suite(layout: Layout, name: str) -> bool:

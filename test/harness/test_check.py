@@ -1,10 +1,12 @@
 """`check`: passes what export wrote, and names what drifted."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from toy_upstream import MESSAGE, NEW, SOLVER, TEST, Repository
+from acknap.upstream_lint import lint_types
+from toy_upstream import CONFIG, MESSAGE, NEW, SOLVER, TEST, Repository
 
 PATCH = "patches/v1/0002-Take-iterators.patch"
 
@@ -108,6 +110,68 @@ def test_no_patches(repository: Repository) -> None:
     (finding,) = findings(repository)
     assert finding[1].startswith("patches/v1 has no patches: ")
     assert repository.run("check").status == 1
+
+
+LINTED = """\
+import os
+import abc as abc
+
+NEW: int = os.name
+double = lambda x: 2 * x
+"""
+
+
+def test_lint_of_new_file(exported: Repository) -> None:
+    exported.write(f"torch_overlay/{NEW}", LINTED)
+    exported.ok("export")
+    found = findings(exported)
+    assert {where for where, _ in found} == {"v1"}
+    assert [problem.split()[:2] for _, problem in found] == [
+        [f"{NEW}:1:", "PYFMT"],
+        [f"{NEW}:2:", "PLC0414"],
+        [f"{NEW}:2:", "PYFMT"],
+        [f"{NEW}:4:", "bad-assignment"],
+        [f"{NEW}:5:", "E731"],
+    ]
+
+
+def test_lint_of_syntax(exported: Repository) -> None:
+    exported.write(f"torch_overlay/{NEW}", "NEW =\n")
+    exported.ok("export")
+    assert "invalid-syntax" in findings(exported)[0][1]
+
+
+def test_lint_of_changed_file(exported: Repository) -> None:
+    """The release itself has the first `import math`, which is unused too."""
+    tree = exported.tree()
+    lines = "    import math\n\n    return len"
+    tree.replace(SOLVER, "    return len", lines)
+    tree.commit("Import it again")
+    tree.git("rebase", "-q", "--fork-point", "series", "optional")
+    exported.ok("export", tree.path)
+    message = "F401 `math` imported but unused"
+    assert [one for one in findings(exported) if message in one[1]] == [
+        ("v1.0.0", f"{SOLVER}:9: {message}"),
+        ("v1.1.0", f"{SOLVER}:10: {message}"),
+    ]
+
+
+def test_lint_of_optional_patch(exported: Repository) -> None:
+    tree = exported.tree()
+    tree.git("checkout", "-q", "optional")
+    tree.replace(CONFIG, "alpha = 2", 'alpha: int = "2"')
+    tree.git("commit", "-qa", "--amend", "--no-edit")
+    exported.ok("export", tree.path)
+    assert {where for where, _ in findings(exported)} == {"v1.0.0", "v1.1.0"}
+
+
+def test_types_of_installed_torch(tmp_path: Path) -> None:
+    """What `test` looks up, and what is Any for `check`."""
+    (tmp_path / "__init__.py").write_text("def size() -> int: ...\n")
+    files = {NEW: b"import torch\n\n\nNEW: str = torch.size()\n"}
+    assert not lint_types(files)
+    assert [one.code for one in lint_types(files, tmp_path)] == ["bad-assignment"]
+    assert not (tmp_path / "_functorch").exists()
 
 
 def test_message_round_trip(repository: Repository) -> None:

@@ -64,10 +64,10 @@ def test_test_runs_every_step(
     result = repository.run("test")
     assert result.status == 1
     steps = [line for line in result.out.splitlines() if line.startswith("$ ")]
-    assert len(steps) == 6
+    assert len(steps) == 7
     assert steps[-1] == "$ suite on patched v9"
     assert "error: unknown target 'v9'" in result.err
     assert (
         result.err.splitlines()[-1]
-        == "Failed: mypy, harness check, suite on patched v9"
+        == "Failed: mypy, harness check, types on v9, suite on patched v9"
     )

@@ -540,6 +540,20 @@ class TestBudgetCut(TestCase):
         self.assertLessEqual(kept[1], max(result.allowed, result.least))
         self.assertLessEqual(kept[1], kept[0])
 
+    def test_inputs_of_one_storage(self):
+        """A cut pays for both, and saves other things that take more."""
+
+        def f(x, y, mean, variance, weight, bias):
+            y = F.batch_norm(y, mean, variance, weight, bias, training=True)
+            return (x.cos() + y).sin().sum()
+
+        base = rand(24, 16)
+        others = (torch.rand(16), torch.rand(16), rand(16), rand(16))
+        args = (base[8:], base[4:20], *others)
+        for budget in (0.0, 0.2, 0.6):
+            kept = [keep_alive(f, args, b, "greedy", True) for b in (1.0, budget)]
+            self.assertLessEqual(kept[1], kept[0])
+
     @parametrize("budget", (0.1, 0.3))
     def test_blocks_under_autocast(self, budget):
         """A block's input is nobody's but the plan's: its cast is smaller."""

@@ -15,12 +15,13 @@ import tempfile
 import unittest
 from hashlib import sha256
 
+from test_ac_budget_end_to_end import BACKEND, Decoder, recorded, tokens
+
 import torch
 import torch._functorch.config as config
 import torch.distributed as dist
-from test_ac_budget_end_to_end import BACKEND, Decoder, recorded, tokens
 from torch._functorch._activation_checkpointing.knapsack_exact import (
-    exact_knapsack as exact_knapsack,  # what the release lacks
+    exact_knapsack,  # noqa: F401 - what the release lacks
 )
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.common_utils import (

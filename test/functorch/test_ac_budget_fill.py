@@ -6,6 +6,7 @@ from unittest import mock
 
 import torch
 import torch._functorch.config as config
+import torch.nn.functional as F
 from torch._functorch import partitioners
 from torch._functorch._activation_checkpointing.saved_storages import SavedStorages
 from torch.testing._internal.common_utils import (
@@ -40,7 +41,13 @@ BUDGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 SHAPES = ((16, 64), (16, 8), (64, 32), (8, 16), (8, 64))
 
 
-def capture(function):
+def normalized(x, y, a, weight):
+    return (
+        (x.cos() + F.batch_norm(y, None, None, weight, training=True) @ a).sin().sum()
+    )
+
+
+def capture(function, args=None):
     """The joint graph of a function and the partitioner's notes on its nodes."""
     captured = []
     choose = partitioners.choose_saved_values_set
@@ -50,7 +57,7 @@ def capture(function):
         return choose(joint_graph, node_info, memory_budget=1)
 
     torch._dynamo.reset()
-    args = [torch.rand(shape, requires_grad=True) for shape in SHAPES]
+    args = args or [torch.rand(shape, requires_grad=True) for shape in SHAPES]
     with mock.patch.object(partitioners, "choose_saved_values_set", record):
         torch.compile(function, backend="aot_eager_decomp_partition")(*args)
     (result,) = captured
@@ -200,6 +207,14 @@ class TestBudgetFill(TestCase):
         run = Run(*capture(narrow), 0.4, "dp", keep_second)
         self.assertEqual(len(run.solves), 2)
         self.assertEqual(run.used(run.saved) * 6144, 2048)
+
+    def test_inputs_of_one_storage(self):
+        """A cut pays for both, and can be over the budget where one cost is real."""
+        base = torch.rand(24, 16, requires_grad=True)
+        others = [torch.rand(s, requires_grad=True) for s in ((16, 16), (16,))]
+        run = Run(*capture(normalized, (base[8:], base[4:20], *others)), 0.5)
+        self.assertEqual([run.used(cut) > 0.5 for cut in run.cuts], [False, True])
+        self.assertEqual(run.saved, run.cuts[0])
 
     def test_gradients(self):
         args = [torch.rand(shape, requires_grad=True) for shape in SHAPES]

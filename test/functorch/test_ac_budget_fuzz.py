@@ -4,31 +4,40 @@
 A program is a list of statements over (B, D) tensors, drawn from a seed. It is traced
 once. On its joint graph the saved values of all budgets and solvers are computed, and
 each distinct set is partitioned, run for two steps, and compared with eager. Programs
-with random ops are compared with the plan of budget 1.
+with random ops are compared with the plan of budget 1, and those with collectives run
+on two ranks.
 """
 
+import ast
 import contextlib
 import copy
 import dataclasses
+import datetime
 import functools
 import gc
 import importlib.util
 import inspect
+import json
 import linecache
 import math
 import operator
 import os
 import random
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import types
+import unittest
+from pathlib import Path
 from unittest import mock
 
 import torch
 import torch._dynamo
 import torch._functorch.config as config
+import torch.distributed as dist
 import torch.fx as fx
 import torch.nn.functional as F
 from torch import nn
@@ -53,6 +62,11 @@ BUDGETS = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.0)
 REFERENCE = (1.0, "greedy")
 COUNTS_STORAGES = hasattr(config, "activation_memory_budget_count_storages")
 BACKENDS = ("aot_eager_decomp_partition", "silent", "passes")
+HAS_GLOO = dist.is_available() and dist.is_gloo_available()
+RANK = "rank"  # the argument that makes this file a rank
+RANKS = 2
+GROUP_SECONDS = 60  # after which a collective that one rank lacks is an error
+RANKS_SECONDS = 600  # after which a program on two ranks has hung
 
 # Programs -------------------------------------------------------------------------
 
@@ -72,7 +86,7 @@ def define_custom_ops():
             x, y = ctx.saved_tensors
             return grad * torch.cos(x) * y, grad * (torch.sin(x) + 1)
 
-        def setup(ctx, inputs, output):  # noqa: ARG001
+        def setup(ctx, inputs, output):
             ctx.save_for_backward(*inputs)
 
         op = torch.library.custom_op(f"acfuzz::{name}", forward, mutates_args=())
@@ -461,6 +475,50 @@ with torch.no_grad():
     "counted": Op("custom op", 1, "{o} = torch.ops.acfuzz.counted({a}, {b})"),
     "uncounted": Op("custom op", 1, "{o} = torch.ops.acfuzz.uncounted({a}, {b})"),
     "graph_break": Op("graph break", 0.3, "torch._dynamo.graph_break()\n{o} = {a}"),
+    # collectives; eager's result is waited for by the op that reads it
+    "all_gather": Op(
+        "all gather",
+        6,
+        """t = funcol.all_gather_tensor_autograd({a}.contiguous(), 0, WORLD)
+{o} = t.unflatten(0, (2, -1)).{m}().sum(0)""",
+    ),
+    "sharded_weight": Op(
+        "all gather",
+        6,
+        "{o} = {f}({a} @ funcol.all_gather_tensor_autograd(@w, 0, WORLD))",
+        {"w": ("param", "D // 2, D")},
+    ),
+    "sequence_parallel": Op(
+        "reduce scatter",
+        6,
+        """t = funcol.all_gather_tensor_autograd({a}.contiguous(), 0, WORLD)
+t = {f}(t @ @w) @ @u
+{o} = funcol.reduce_scatter_tensor_autograd(t, "sum", 0, WORLD) + {b}""",
+        {"w": ("param", "D, H"), "u": ("param", "H, D")},
+    ),
+    "all_to_all": Op(
+        "all to all",
+        6,
+        """t = funcol.all_to_all_single_autograd({a}.contiguous(), None, None, WORLD)
+{o} = t.{m}() + {b}""",
+    ),
+    "all_reduce": Op(
+        "all reduce",
+        6,
+        """t = {a} @ @w
+s = funcol.all_reduce(t.detach(), "sum", WORLD)
+{o} = (t + (s - t.detach())).{m}()""",
+        W,
+    ),
+    "all_reduce_stat": Op(
+        "all reduce",
+        6,
+        """with torch.no_grad():
+    t = funcol.all_reduce({a}.detach().mean(0), "sum", WORLD)
+    @g.mul_(0.9).add_(t)
+{o} = ({a} - @g) * @g.cos()""",
+        G,
+    ),
 }
 
 # What a region of checkpointing or autocast is made of, on a value t.
@@ -478,6 +536,14 @@ REGION_OPS = {
     "slice": ("t = torch.cat([t[:, 4:].sin(), t[:, :4]], 1)", {}),
     "dropout": ("t = F.dropout(t, 0.3)", {}),
     "rand": ("t = t * torch.rand_like(t)", {}),
+    "sharded": (
+        "t = t @ funcol.all_gather_tensor_autograd(@w, 0, WORLD)",
+        {"w": ("param", "D // 2, D")},
+    ),
+    "all_to_all": (
+        "t = funcol.all_to_all_single_autograd(t.sin(), None, None, WORLD).cos()",
+        {},
+    ),
 }
 UNARY = (
     "torch.sin",
@@ -527,6 +593,10 @@ class Program:
             (OPS[s.op].rng if s.op in OPS else s.kw["rng"]) for s in self.statements
         )
 
+    @property
+    def has_collectives(self):
+        return "funcol." in self.render()
+
     def features(self):
         found = set()
         for s in self.statements:
@@ -537,10 +607,14 @@ class Program:
                 found.add(wrap + (" with policy" if policy else ""))
                 if s.kw["rng"]:
                     found.add(f"dropout in {wrap}")
+                if "funcol." in region_code(s)[0]:
+                    found.add(f"collective in {wrap}")
         found.update(f"{kind} input" for _, kind in self.inputs if kind != "leaf")
         found.add(self.style)
         if self.has_rng:
             found.add("rng")
+        if self.has_collectives:
+            found.add("two ranks")
         if self.aux:
             found.add("aux outputs")
         if self.blocks > 1:
@@ -696,6 +770,17 @@ class _Renderer:
             else:
                 functions += ["    " + line for line in lines]
             functions.append("")
+        data_seed = f"{p.seed} + step"
+        if "funcol." in "".join(functions):
+            data_seed += " + 7 * dist.get_rank()"
+            out += [
+                "import torch.distributed as dist  # torchrun --nproc-per-node 2",
+                "import torch.distributed._functional_collectives as funcol",
+                "if not dist.is_initialized():",
+                '    dist.init_process_group("gloo")',
+                "WORLD = dist.group.WORLD",
+                "",
+            ]
         if p.style == "module":
             out += ["class Net(nn.Module):", "    def __init__(self):"]
             out.append("        super().__init__()")
@@ -726,7 +811,7 @@ class _Renderer:
                     value = f"({value}).requires_grad_()"
                 out.append(f'    state["{name}"] = {value}')
             out += ["    return state", ""]
-        out += ["def make_inputs(step):", f"    torch.manual_seed({p.seed} + step)"]
+        out += ["def make_inputs(step):", f"    torch.manual_seed({data_seed})"]
         out += [f"    B = {p.batches!r}[step]", "    leaves, env = {}, {}"]
         wanted = [(f"x{uid}", kind) for uid, kind in p.inputs]
         wanted += [
@@ -826,6 +911,8 @@ def generate(seed):
     with_rng = rng.random() < 0.25
     with_mutation = rng.random() < 0.4
     with_region = rng.random() < 0.4
+    # Apart, so that it changes no other program.
+    with_collectives = random.Random(seed + 3).random() < 0.04
     style = "module" if rng.random() < 0.65 else "function"
     dim = rng.choice((16, 32, 64))
     batch = rng.choice((16, 16, 24, 48))
@@ -849,6 +936,8 @@ def generate(seed):
         weight = op.weight
         if (op.rng and not with_rng) or (op.module_only and style == "function"):
             continue
+        if "funcol." in op.code and not with_collectives:
+            continue
         if op.rng:
             weight *= 2
         if op.feature in off:
@@ -870,7 +959,12 @@ def generate(seed):
         }
         if with_region and not subclass and rng.random() < 0.3:
             name = "region"
-            keys = [k for k in REGION_OPS if with_rng or k not in ("dropout", "rand")]
+            keys = [
+                key
+                for key, (code, _) in REGION_OPS.items()
+                if (with_rng or key not in ("dropout", "rand"))
+                and (with_collectives or "funcol." not in code)
+            ]
             body = rng.choices(keys, k=rng.randint(1, 3))
             kw = {
                 "body": body,
@@ -1738,7 +1832,8 @@ def run_program(seed, options=None):
     program = generate(seed) if isinstance(seed, int) else seed
     if isinstance(seed, int) and options.get("inductor_share"):
         share = random.Random(seed + 2).random()
-        if share < options["inductor_share"]:
+        # Inductor's collectives on the CPU are wrong now and then, whatever the plan.
+        if share < options["inductor_share"] and not program.has_collectives:
             program.backend = "inductor"
     if options.get("backend"):
         program.backend = options["backend"]
@@ -1753,6 +1848,8 @@ def run_program(seed, options=None):
         "stock_failures": [],
     }
     run = Run(program, options)
+    if program.has_collectives and not (HAS_GLOO and dist.is_initialized()):
+        return run_ranks(run, record)
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
@@ -1820,14 +1917,19 @@ def check_program(run, record):
         reference = two_steps(shared, compile_fn, program.aux_in_loss, after_forward)
     except Exception as error:
         text = describe(error)
-        raised = "inplace operation" in text or run.options.get("debug")
+        raised = any(part in text for part in ("inplace operation", "gloo"))
+        raised = raised or run.options.get("debug")
         if raised:
             record["failures"].append(failure(run, "raises", REFERENCE, text))
-        if not raised or not run.graphs or program.has_rng:
+        alone = not (program.has_rng or program.has_collectives)
+        if not raised or not run.graphs or not alone:
             record["skipped"] = "budget 1: " + text
             return
         reference = None  # other plans can be right
     graphs = run.graphs
+    if program.has_collectives and plans_differ(graphs):
+        record["failures"].append(failure(run, "ranks differ", REFERENCE, "plans"))
+        return  # the ranks would wait for each other
     record["graphs"] = len(graphs)
     record["knapsack"] = sum(bool(g.knapsack) for g in graphs)
     record["sets"] = [len(g.sets) for g in graphs]
@@ -1888,6 +1990,8 @@ def check_program(run, record):
                 record["failures"].append(
                     failure(run, "raises", point, describe(error), points=points)
                 )
+                if program.has_collectives:
+                    break  # the other rank may be elsewhere
                 continue
             finally:
                 run.point = REFERENCE
@@ -1958,6 +2062,8 @@ def check_measured(run, record, point, measured):
     promised = sum(g.live[g.plans[point]] for g in run.graphs if point in g.plans)
     if "subclass input" in record["features"]:
         return  # static inputs have wrong indices there
+    if any(name.startswith("collective in") for name in record["features"]):
+        return  # torch keeps what a collective reads that is recomputed for nothing
     if measured.get("live", 0) > promised:
         text = f"{measured['live']} bytes alive, {promised} in the plan"
         record["failures"].append(failure(run, "measured above promised", point, text))
@@ -1993,6 +2099,88 @@ def check_plans(run, record):
                     excess=round(excess, 4),
                 )
             )
+
+
+# Collectives ----------------------------------------------------------------------
+
+
+def run_ranks(run, record):
+    """The record of a program with collectives: two fresh ranks run it in step."""
+    if not HAS_GLOO:
+        return {**record, "skipped": "no gloo"}
+    start = time.perf_counter()
+    options = dict(run.options)
+    stock = options.pop("stock_partitioners", None)
+    task = repr((dataclasses.asdict(run.program), options, stock and stock.__file__))
+    with tempfile.TemporaryDirectory() as folder:
+        statuses = launch(folder, task)
+        if None in statuses or min(statuses) < 0:
+            text = f"the ranks ended with {statuses}"
+            record["failures"].append(failure(run, "raises", REFERENCE, text))
+            return record
+        if any(statuses):
+            raise HarnessError(Path(folder, "log").read_text().strip()[-400:])
+        record, other = (
+            json.loads(Path(folder, f"{rank}.json").read_text())
+            for rank in range(RANKS)
+        )
+    record["failures"] += [{**found, "rank": 1} for found in other["failures"]]
+    if "right" in record:
+        right = set(other.get("right", ()))
+        record["right"] = [point for point in record["right"] if point in right]
+    record["seconds"] = round(time.perf_counter() - start, 3)
+    return record
+
+
+def launch(folder, task):
+    """The statuses of the ranks; None is that of one that had to be ended."""
+    ranks = []
+    try:
+        with open(os.path.join(folder, "log"), "w") as log:
+            for rank in map(str, range(RANKS)):
+                command = [sys.executable, "-B", __file__, RANK, rank, folder, task]
+                variables = {**os.environ, "PYTHONHASHSEED": rank}
+                ranks.append(
+                    subprocess.Popen(command, env=variables, stdout=log, stderr=log)
+                )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            for process in ranks:
+                process.wait(RANKS_SECONDS)
+        return [process.poll() for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+
+
+def run_rank(rank, folder, task):
+    """What a rank does: a program, and a file with its record."""
+    torch.set_num_threads(1)
+    fields, options, stock = ast.literal_eval(task)
+    fields["statements"] = [Statement(**each) for each in fields["statements"]]
+    if stock:
+        options["stock_partitioners"] = load_stock(stock)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=int(rank),
+        world_size=RANKS,
+        timeout=datetime.timedelta(seconds=GROUP_SECONDS),
+    )
+    record = run_program(Program(**fields), options)
+    Path(folder, f"{rank}.json").write_text(json.dumps(record))
+    dist.destroy_process_group()
+
+
+def plans_differ(graphs):
+    """Whether the ranks have other plans, or other errors on the way to them."""
+    ours = [
+        (g.sets, sorted(g.plans.items()), sorted(g.errors), sorted(g.failed))
+        for g in graphs
+    ]
+    found = [None] * RANKS
+    dist.all_gather_object(found, ours)
+    return any(plans != ours for plans in found)
 
 
 # Shrinking and printing -----------------------------------------------------------
@@ -2181,8 +2369,18 @@ class TestBudgetFuzz(TestCase):
         gc.collect()
         self.assertEqual(failures, [])
 
+    @unittest.skipIf(not HAS_GLOO, "needs torch.distributed with gloo")
+    def test_two_ranks(self):
+        record = run_program(2571, {"max_sets": 4})
+        self.assertIn("two ranks", record["features"])
+        self.assertNotIn("skipped", record)
+        self.assertEqual(record["failures"], [])
+
 
 instantiate_parametrized_tests(TestBudgetFuzz)
 
 if __name__ == "__main__":
-    run_tests()
+    if sys.argv[1:2] == [RANK]:
+        run_rank(*sys.argv[2:])
+    else:
+        run_tests()

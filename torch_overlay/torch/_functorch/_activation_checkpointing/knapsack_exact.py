@@ -51,7 +51,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, chain, compress, groupby
 from operator import gt, itemgetter, lt, mul, truediv
@@ -126,7 +126,7 @@ class _Types(NamedTuple):
     memory: torch.Tensor
     runtime: torch.Tensor
     items: list[list[int]]  # the indices of the copies of each type, ascending
-    count: torch.Tensor  # of the copies
+    copies: torch.Tensor  # how many of each type
     exact: bool  # whether all runtimes are integers whose sum float64 can hold
     unit: float  # all memory is a multiple of it; 0 if it is not known
 
@@ -202,7 +202,7 @@ class ExactKnapsack:
         self._urgent = [(x[0], items.pop(x)) for x in urgent]
         worth = sum(r)
         if worth == math.inf:
-            worth = sum(filter(math.isfinite, r))
+            worth = sum(x for x in r if x < math.inf)
         self._types = _sorted(items, sum(m), worth)
 
     def solve(self, max_memory: float) -> KnapsackPlan:
@@ -352,9 +352,9 @@ class _Search:
             budget = math.ldexp(max_memory, digits)
             weight = _piecewise(lambda x: _rounded(_scaled(x, digits)), types.memory)
         self.capacity = int(budget * (1 + 2.0**-41))
-        self.weight, copies = weight.tolist(), types.count.tolist()
+        self.weight, copies = weight.tolist(), types.copies.tolist()
         count = _piecewise(
-            lambda c, w: torch.minimum(c, self.capacity // w), types.count, weight
+            lambda c, w: torch.minimum(c, self.capacity // w), types.copies, weight
         )
         self.count = count.tolist()
         n = len(copies)
@@ -472,7 +472,7 @@ class _Search:
         for k, weight in enumerate(self.weight):
             more = 0
             if weight <= room:
-                more = min(self.types.count[k].item() - copies[k], room // weight)
+                more = min(int(self.types.copies[k]) - copies[k], room // weight)
             if more > 0:
                 room -= more * weight
                 self.value += more * self.profit[k]
@@ -489,7 +489,7 @@ class _Search:
         n = len(self.count)
         if n > _MAX_TYPES:
             return
-        copies = self.types.count.tolist()
+        copies = self.types.copies.tolist()
         rank = {p: i for i, p in enumerate(sorted(set(self.profit), reverse=True), 1)}
         tree = [0] * (len(rank) + 1)  # Fenwick's: weight by rank of the profit
         for k in sorted(range(n), key=lambda k: (self.weight[k], -self.profit[k], k)):
@@ -641,7 +641,8 @@ class _Search:
     def _split(self, k: int) -> list[int]:
         """The copies of a type in pieces of 1, 2, 4, ... and the rest."""
         sign = -1 if k < self.b else 1
-        left, piece, pieces = self.count[k], 1, []
+        left, piece = self.count[k], 1
+        pieces: list[int] = []
         while left:
             piece = min(piece, left)
             pieces.append(sign * piece)
@@ -726,13 +727,14 @@ class _List:
         if width <= _PIECE // 3:
             runs = self._add_runs(part)
             part.relax()
-            blocks = iter([(self.weight, self.profit, None)])
+            blocks: Iterable[_Block] = [(self.weight, self.profit, None)]
         else:
             runs = [(width, self._next_run(part, 1))]
             part.relax()
             blocks = self._blocks(runs[0][1], self.room + part.removable)
         self.cells += _STEP_CELLS + len(part.pieces)
-        kept, most = [], -_OVER
+        kept: list[_Kept] = []
+        most = -_OVER
         for block in blocks:
             self.cells += len(block[0])
             states, most = self._prune(part, *block, most)
@@ -756,18 +758,19 @@ class _List:
             sides = self._next_run(part, max(1, _MAX_RUN // self.weight.numel()))
             runs.append((self.weight.numel(), sides))
             if sides[0] or sides[1]:
-                for_weight, for_profit = (self._changes(sides, j) for j in (2, 3))
+                for_weight, for_profit = self._changes(sides)
                 self.weight = self._sums(self.weight, for_weight)
                 self.profit = self._sums(self.profit, for_profit)
         return runs
 
     @staticmethod
-    def _changes(sides: list[list[_Piece]], column: int) -> list[int]:
-        """The sum of the first 0, 1, 2, ... pieces of each side."""
-        change = [0]
+    def _changes(sides: list[list[_Piece]]) -> tuple[list[int], list[int]]:
+        """Weight and profit of the first 0, 1, 2, ... pieces of each side."""
+        weight, profit = [0], [0]
         for side in sides:
-            change += (min(x, _OVER) for x in accumulate(x[column] for x in side))
-        return change
+            weight += (min(x, _OVER) for x in accumulate(x.weight for x in side))
+            profit += (min(x, _OVER) for x in accumulate(x.profit for x in side))
+        return weight, profit
 
     @staticmethod
     def _sums(states: torch.Tensor, change: list[int]) -> torch.Tensor:
@@ -779,7 +782,7 @@ class _List:
 
         No block has more than ``_PIECE`` states.
         """
-        changes = list(zip(self._changes(sides, 2), self._changes(sides, 3)))
+        changes = list(zip(*self._changes(sides)))
         # Of each changed list, itself sorted, every stride-th weight tells where to
         # part them all: between 8 of those weights no list has more than 9 strides.
         stride = _PIECE // (8 + len(changes))
@@ -794,7 +797,9 @@ class _List:
         ]
         starts = [0] * len(changes)
         for stops in zip(*ends):
-            weight, profit, origin = [], [], []
+            weight: list[torch.Tensor] = []
+            profit: list[torch.Tensor] = []
+            origin: list[torch.Tensor] = []
             for k, (i, j) in enumerate(zip(starts, stops)):
                 weight.append(self.weight[i:j] + changes[k][0])
                 profit.append(self.profit[i:j] + changes[k][1])
@@ -833,10 +838,17 @@ class _List:
         keep[:1].logical_and_(profit[: min(end, 1)] > before)
         keep[1:].logical_and_(profit[1 : max(end, 1)] > most[: max(end - 1, 0)])
         index = keep.nonzero().view(-1)
-        kept = tuple(x.index_select(0, index) for x in (weight, profit, order, bound))
+        kept = self._select((weight, profit, order, bound), index)
         return kept, int(most[-1]) if len(most) else before
 
-    def _best(self, kept: list[_Kept]) -> _Block:
+    @staticmethod
+    def _select(states: _Kept, index: torch.Tensor) -> _Kept:
+        weight, profit, origin, bound = (x.index_select(0, index) for x in states)
+        return weight, profit, origin, bound
+
+    def _best(
+        self, kept: list[_Kept]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The states of the highest bounds, as one list. O(states) time."""
         limit = _MAX_STATES if self.cells < self.max_cells else 0
         total = sum(len(bound) for *_, bound in kept)
@@ -850,20 +862,22 @@ class _List:
                 least = max(float(bound.max()) for *_, bound in kept if len(bound))
             self.dropped = max(self.dropped, least)
             ties = limit - sum(int((bound > least).sum()) for *_, bound in kept)
-            shorter = []
-            for *columns, bound in kept:
+            shorter: list[_Kept] = []
+            for states in kept:
+                *_, bound = states
                 above = (bound > least).nonzero().view(-1)
                 tied = (bound == least).nonzero().view(-1)[: max(0, ties)]
                 ties -= len(tied)
                 index = torch.cat((above, tied)).sort().values
-                shorter.append([x.index_select(0, index) for x in columns])
+                shorter.append(self._select(states, index))
             kept = shorter
         weight, profit, origin, *_ = (torch.cat(x) for x in zip(*kept))
         return weight, profit, origin
 
     def _restore(self, step: int, state: int) -> None:
         """Walks back the list to the set of a state."""
-        search, changed = self.search, {}
+        search = self.search
+        changed: dict[int, int] = {}
         for i in range(step, -1, -1):
             for width, (added, removed) in reversed(self.steps[i][0]):
                 option, state = divmod(state, width)
@@ -901,7 +915,8 @@ class _Part:
         self.spare_profit = sum(max(x.profit, 0) for x in self.later)
         self.center = sum(x.weight < 0 for x in self.pieces)
         self.left = array("q", [1]) * len(self.pieces)  # 0 once a piece is listed
-        size, value = (_int64([abs(x[j]) for x in self.pieces]) for j in (2, 3))
+        size = _int64([abs(x.weight) for x in self.pieces])
+        value = _int64([abs(x.profit) for x in self.pieces])
         self.sums = _Relaxation(size, value, limit)
         runs: dict[int, tuple[list[int], list[int]]] = {}
         nearest = sorted(
@@ -1090,7 +1105,7 @@ def _rounded_up(values: torch.Tensor) -> torch.Tensor:
     return whole.add_(whole.double() < values).clamp_(min=1)
 
 
-def _int64(values: list[int]) -> torch.Tensor:
+def _int64(values: Sequence[int]) -> torch.Tensor:
     return _tensor(array("q", values), torch.int64)
 
 
@@ -1162,13 +1177,13 @@ def _sorted(
     is_sorted = all(map(gt, ratio, ratio[1:]))
     if types and not (is_sorted and ratio[-1] > 2.0**-969 and ratio[0] < math.inf):
         types.sort(key=_quotient, reverse=True)
-    copies = [items[x] for x in types]
+    indices = [items[x] for x in types]
     sizes, values = [x[0] for x in types], [x[1] for x in types]
     return _Types(
         memory=_float64(sizes),
         runtime=_float64(values),
-        items=copies,
-        count=_int64(list(map(len, copies))),
+        items=indices,
+        copies=_int64(list(map(len, indices))),
         exact=runtime < 2**53 and all(map(float.is_integer, values)),
         unit=_unit(sizes, memory),
     )

@@ -115,9 +115,9 @@ def _solve(weights: list[int], values: list[float], capacity: int) -> list[int]:
             part.zero_()
         middle = len(items) // 2
         leaf = len(items) * width <= _TABLE_BYTES
-        if leaf:
-            table = torch.empty(len(items) * width, dtype=torch.bool, device="cpu")
-        elif origin.numel() < width:
+        cells = len(items) * width if leaf else 0
+        table = torch.empty(cells, dtype=torch.bool, device="cpu")
+        if not leaf and origin.numel() < width:
             origin = _cells(width)
 
         for k, (i, weight) in enumerate(zip(items, scaled, strict=True)):
@@ -139,14 +139,15 @@ def _solve(weights: list[int], values: list[float], capacity: int) -> list[int]:
                 without = row[start:end]
                 saving = work[0, : end - start]
                 torch.add(row[start - weight : end - weight], values[i], out=saving)
+                flags = None
                 if leaf:
-                    flags = table[k * width + start : k * width + end]
-                    torch.gt(saving, without, out=flags)
+                    decisions = table[k * width + start : k * width + end]
+                    torch.gt(saving, without, out=decisions)
                 elif k >= middle:
                     # Arithmetic on float64 flags: three times as fast as torch.where.
                     flags = torch.gt(saving, without, out=work[1, : end - start])
                 torch.maximum(saving, without, out=without)
-                if not leaf and k >= middle:
+                if flags is not None:
                     here = origin[start:end]
                     torch.sub(origin[start - weight : end - weight], here, out=saving)
                     here.addcmul_(flags, saving)

@@ -16,10 +16,7 @@ from torch._functorch._aot_autograd.descriptors import (
     SubclassGetAttrAOTInput,
     SubclassGetAttrAOTOutput,
 )
-from torch._functorch.partitioners import (
-    _has_tag_must_be_in_backward,
-    must_recompute,
-)
+from torch._functorch.partitioners import _has_tag_must_be_in_backward, must_recompute
 from torch.utils import _pytree as pytree
 from torch.utils._ordered_set import OrderedSet
 from torch.utils.checkpoint import CheckpointPolicy

@@ -234,7 +234,8 @@ def summary(args: argparse.Namespace) -> int:
         print(f"  {count:6} {kind}")
     for kind in ("wrong gradient", "raises", "over budget"):
         by_feature(kind, ours, stock)
-    worse = bool(total["over budget"] or total["measured above promised"])
+    alone = ("over budget", "measured above promised", "ranks differ")
+    worse = any(total[kind] for kind in alone)
     worse |= any("crashed" in record for record in ours.values())
     if not stock:
         worse |= any(map(wrong, ours.values()))

@@ -144,14 +144,17 @@ def outcomes(report: Path) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("image")
-def test_compare_inside_equals_compare_outside(docker: Docker, tmp_path: Path) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
+def test_compare_inside_equals_the_committed_one(
+    docker: Docker, tmp_path: Path
+) -> None:
+    """Another run outside would take ten minutes more, and show nothing more."""
+    inside = tmp_path / "inside"
     done = docker.harness("docker", "compare", *OPTIONS, "--out", inside)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "patched v2.10.0 against stock v2.10.0" in done.stdout
-    assert docker.harness("compare", "--out", outside).returncode == 0
     found = outcomes(inside)
-    assert found == outcomes(outside)
+    committed = LAYOUT.results / "compare-v2.10.0-against-v2.10.0"
+    assert found == outcomes(committed)
     assert len(found) > 100
     assert not docker("ps", "--all", "--quiet")
 

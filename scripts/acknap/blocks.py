@@ -5,7 +5,7 @@ from pathlib import Path
 
 from acknap import block_numbers, environments
 from acknap.block_numbers import Row
-from acknap.files import write_atomic
+from acknap.files import require_folder, write_atomic
 from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.progress import working
@@ -36,9 +36,9 @@ def run_blocks(
         HarnessError: An environment cannot be made, or a run failed.
     """
     release = targets.get(target)
-    made = (environments.stock(layout, release), environments.patched(layout, release))
     folder = (out or layout.results / f"blocks-{release.name}").absolute()
-    folder.mkdir(parents=True, exist_ok=True)
+    require_folder(folder)
+    made = (environments.stock(layout, release), environments.patched(layout, release))
     packages = transformers(layout)
     for side, environment in zip(SIDES, made, strict=True):
         inspect(environment)

@@ -12,6 +12,7 @@ from rich.console import Console
 from acknap import claims, environments, imports, report, suite, verdict
 from acknap.environments import Environment
 from acknap.errors import HarnessError
+from acknap.files import require_folder
 from acknap.interpreter import inspect
 from acknap.paths import Layout
 from acknap.report import Comparison
@@ -75,7 +76,7 @@ def run_compare(
     patched, stock = targets.get(target), targets.get(against or target)
     name = f"compare-{patched.name}-against-{stock.name}"
     folder = out or layout.results / name
-    _require_folder(folder)
+    require_folder(folder)
     claimed = claims.load(layout.suite.parent / "fixed.toml")
     with _upstream_suite(layout, checkout) as upstream:
         pair = Pair(
@@ -161,14 +162,6 @@ def _upstream_suite(layout: Layout, checkout: Path | None) -> Iterator[Path | No
         for path in files:
             shutil.copy(path, folder)
         yield Path(folder)
-
-
-def _require_folder(folder: Path) -> None:
-    """Fail now rather than after the runs."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise HarnessError(f"cannot write to {folder}: {error.strerror}") from None
 
 
 def _command(target: str, against: str, checkout: Path | None) -> str:

@@ -11,7 +11,7 @@ from acknap import docker_engine
 from acknap.docker_engine import Engine
 from acknap.docker_image import Image, Stage, secrets
 from acknap.errors import HarnessError
-from acknap.files import write_atomic
+from acknap.files import require_folder, write_atomic
 from acknap.paths import Layout
 from acknap.progress import say
 from acknap.targets import Target
@@ -57,9 +57,9 @@ def compare(
         as_json: Print the JSON report instead of the summary.
     """
     engine = docker_engine.find()
-    tag = _build(layout, engine, target, Stage.compare, options)
     folder = out or layout.build / "docker" / f"compare-{target.name}"
-    folder.mkdir(parents=True, exist_ok=True)
+    require_folder(folder)
+    tag = _build(layout, engine, target, Stage.compare, options)
     scratch = layout.build / "docker"
     with tempfile.TemporaryDirectory(prefix="out-", dir=scratch) as name:
         mounted = Path(name)

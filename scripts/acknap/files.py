@@ -76,6 +76,14 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
+def require_folder(folder: Path) -> None:
+    """Make the folder of a command's output now, rather than fail after its runs."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HarnessError(f"cannot write to {folder}: {error.strerror}") from None
+
+
 def require_space(
     directory: Path,
     needed: int,

@@ -13,7 +13,7 @@ from pathlib import Path
 from acknap import environments, git
 from acknap.environments import Environment
 from acknap.errors import HarnessError, last_line
-from acknap.files import write_atomic
+from acknap.files import require_folder, write_atomic
 from acknap.fuzz_worker import failed, read
 from acknap.interpreter import inspect
 from acknap.paths import Layout
@@ -54,11 +54,11 @@ def run_fuzz(
             records are of another series or other programs.
     """
     release = targets.get(target)
+    folder = (out or layout.build / f"fuzz-{release.name}").absolute()
+    require_folder(folder)
+    _claim(layout, release, folder)
     stock = environments.stock(layout, release)
     patched = environments.patched(layout, release)
-    folder = (out or layout.build / f"fuzz-{release.name}").absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    _claim(layout, release, folder)
     # Beside its own plans the patched one measures the bytes of the release's.
     beside: list[str | Path] = ["--stock", stock.site_packages / PARTITIONERS]
     _run(layout, patched, folder, seeds, beside)
@@ -103,11 +103,15 @@ def _run(
     done = read(folder.glob(f"{kind}-*.jsonl"))
     left = [seed for seed in seeds if seed not in done]
     inspect(environment)
+    # A program always comes to the same process, whose marker says what it ended in.
+    shares: dict[int, list[int]] = {}
+    for seed in left:
+        shares.setdefault(seed % _PROCESSES, []).append(seed)
     commands: dict[Path, list[str | Path]] = {}
-    for number in range(min(_PROCESSES, len(left))):
+    for number, share in shares.items():
         name = folder / f"{kind}-{number}"
         todo = name.with_suffix(".todo")
-        write_atomic(todo, json.dumps(left[number::_PROCESSES]).encode())
+        write_atomic(todo, json.dumps(share).encode())
         command: list[str | Path] = [environment.python, "-I", "-B", WORKER, "run"]
         command += [layout.suite / PROGRAMS, todo, name.with_suffix(".jsonl")]
         commands[name.with_suffix(".log")] = [*command, *options]

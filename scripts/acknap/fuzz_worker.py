@@ -5,8 +5,8 @@ Two modes, standard library and torch only::
     python fuzz_worker.py run TEST_FILE SEEDS.json OUTPUT.jsonl [--stock PARTITIONERS]
     python fuzz_worker.py summary OURS.jsonl ... [--stock STOCK.jsonl ...]
 
-OUTPUT gets one line a program. Programs that it holds are skipped, so that a process
-that died can be started again. A program that ended it twice is noted as crashed.
+OUTPUT gets one more line a program. A program that ended the process twice is noted as
+crashed, if the process is started again with the same OUTPUT.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def out_of_time(*_: object) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the programs that the output does not hold yet."""
+    """Runs programs, and adds their records to the output."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     import torch
 
@@ -130,9 +130,7 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.stock:
         options["stock_partitioners"] = fuzz.load_stock(str(args.stock))
-    done = set(read([args.output])) if args.output.exists() else set()
-    seeds = [seed for seed in json.loads(args.seeds.read_text()) if seed not in done]
-    print(f"{len(seeds)} programs to run, {len(done)} in {args.output}", flush=True)
+    seeds = json.loads(args.seeds.read_text())
     marker = args.output.with_suffix(".now")
     signal.signal(signal.SIGALRM, out_of_time)
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from acknap import index, pip
+from acknap.base import pip
+from acknap.upstream import wheel_reader
 from toy_upstream import RELEASES, Index, Repository, targets_toml
 
 
@@ -36,7 +37,7 @@ def repository(
     monkeypatch.setenv("PIP_INDEX_URL", toy_index.url)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     pip.configuration.cache_clear()
-    index._wheels.cache_clear()
+    wheel_reader._wheels.cache_clear()
     made = Repository(tmp_path / "repository", toy_index, capsys, monkeypatch)
     made.layout.overlay.mkdir(parents=True)
     made.layout.suite.mkdir(parents=True)

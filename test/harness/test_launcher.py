@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acknap.paths import Layout
+from acknap.base.layout import Layout
 
 ROOT = Layout.default().root
 NEEDED = ("sh", "dirname", "git")

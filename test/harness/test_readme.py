@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from acknap.paths import Layout
-from acknap.series import load
-from acknap.targets import Targets
+from acknap.base.layout import Layout
+from acknap.series.patches import load
+from acknap.upstream.targets import Targets
 
 LAYOUT = Layout.default()
 README = (LAYOUT.root / "README.md").read_text()

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from acknap import bench_record
-from acknap.bench_names import in_setting
-from acknap.bench_plan_memory import ROWS_UNITS, TABLE_UNITS
-from acknap.bench_point import Point
-from acknap.bench_record import Record
+from acknap.bench import record as bench_record
+from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
+from acknap.bench.point import Point
+from acknap.bench.record import Record
+from acknap.knapsack.contenders import in_setting
 
 CONTENDERS = ("stock.dp", "stock.hirschberg", "stock.greedy", "patched.exact")
 

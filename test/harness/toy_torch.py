@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import pytest
 
-from acknap import compare, environments
-from acknap.environments import Environment
-from acknap.paths import Layout
-from acknap.targets import Series, Target, Targets
+from acknap.base.layout import Layout
+from acknap.suite import compare
+from acknap.torches import environments
+from acknap.torches.environments import Environment
+from acknap.upstream.targets import Series, Target, Targets
 
 FOLDER = "torch/_functorch/_activation_checkpointing"
 KNAPSACK = f"{FOLDER}/knapsack.py"

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from acknap import cli, git
-from acknap.paths import Layout
-from acknap.targets import Target, Targets
+from acknap import cli
+from acknap.base import git
+from acknap.base.layout import Layout
+from acknap.upstream.targets import Target, Targets
 
 SOLVER = "torch/_functorch/solver.py"
 CONFIG = "torch/_functorch/config.py"

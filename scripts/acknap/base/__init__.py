@@ -1,0 +1,1 @@
+"""Knows neither torch nor patches: files, git, pip, locks, progress, text."""

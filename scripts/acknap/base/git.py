@@ -1,0 +1,120 @@
+"""Run git as on a machine without any configuration of the user's."""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from acknap.base.errors import HarnessError
+
+# The committer of every commit that the harness makes: the same input gives the same
+# commit hash on every machine.
+_NAME = "Knapsack harness"
+_EMAIL = "harness@example.invalid"
+_DATE = "2026-01-01T00:00:00+0000"
+
+# A repository's own configuration still counts, so what could change a result is set
+# on the command line.
+_SETTINGS = (
+    "advice.mergeConflict=false",
+    "am.keepcr=false",
+    "am.threeWay=false",
+    "apply.ignoreWhitespace=no",
+    "apply.whitespace=nowarn",
+    "commit.gpgSign=false",
+    "core.attributesFile=/dev/null",
+    "core.autocrlf=false",
+    "core.excludesFile=/dev/null",
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "gc.auto=0",
+    "init.defaultBranch=series",
+    "mailinfo.scissors=false",
+    "tag.gpgSign=false",
+)
+
+
+class GitError(HarnessError):
+    """A git command that failed; `output` holds all that git said."""
+
+    def __init__(self, command: str, stdout: str, stderr: str) -> None:
+        said = [line for line in stderr.splitlines() if line.strip()]
+        super().__init__(f"git {command}: {said[-1] if said else 'failed'}")
+        self.output = f"{stdout}\n{stderr}"
+
+
+def blob_id(content: bytes) -> str:
+    """The id that git gives to a file with this content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def run(
+    repository: Path,
+    *arguments: str | Path,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+) -> bytes:
+    """Run git in `repository` and return what it prints.
+
+    Raises:
+        GitError: git ended with an error.
+        HarnessError: there is no git.
+    """
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    try:
+        done = subprocess.run(
+            ["git", *settings, *arguments],
+            cwd=repository,
+            env=_environment() | dict(environment or {}),
+            input=stdin,
+            capture_output=True,
+        )
+    except FileNotFoundError:
+        if not repository.is_dir():
+            raise HarnessError(f"{repository} is not a directory") from None
+        raise HarnessError("git is not on PATH: install git") from None
+    if done.returncode != 0:
+        stdout, stderr = (
+            stream.decode(errors="replace") for stream in (done.stdout, done.stderr)
+        )
+        raise GitError(str(arguments[0]), stdout, stderr)
+    return done.stdout
+
+
+def text(repository: Path, *arguments: str | Path) -> str:
+    """Run git and return its output as text, without the last newline."""
+    return run(repository, *arguments).decode().rstrip("\n")
+
+
+def lines(repository: Path, *arguments: str | Path) -> list[str]:
+    """Run git and return the lines of its output."""
+    return text(repository, *arguments).splitlines()
+
+
+def has_ref(repository: Path, ref: str) -> bool:
+    """Whether `ref` names a commit of the repository."""
+    try:
+        run(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    except GitError:
+        return False
+    return True
+
+
+def _environment() -> dict[str, str]:
+    # Inherited GIT_* variables (of a hook that calls us, say) point elsewhere.
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
+    return inherited | {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_AUTHOR_NAME": _NAME,
+        "GIT_AUTHOR_EMAIL": _EMAIL,
+        "GIT_AUTHOR_DATE": _DATE,
+        "GIT_COMMITTER_NAME": _NAME,
+        "GIT_COMMITTER_EMAIL": _EMAIL,
+        "GIT_COMMITTER_DATE": _DATE,
+        "LC_ALL": "C",
+    }

@@ -1,0 +1,1 @@
+"""Claims, points, measurements, and the record, whose format only this one knows."""

@@ -1,0 +1,109 @@
+"""benchmarks/claims.toml: what is claimed, and whether a record bears it out."""
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from acknap.base.errors import HarnessError
+from acknap.base.layout import Layout
+from acknap.bench.record import Record
+from acknap.report import delivered, speed
+from acknap.report import memory as bench_memory
+
+FILE = "benchmarks/claims.toml"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim.
+
+    Attributes:
+        text: What is claimed.
+        source: Who claims it: "paper", "README" or "patch".
+        expected: The claimed value in words.
+        number: What gives the measured value: the name of a function of bench_numbers,
+            bench_memory or bench_delivered under "of", and its arguments. Empty: not
+            measured here.
+        at_least: Bounds within which the measured value bears the claim out.
+        note: What a reader has to know about how it was measured, or why it was not.
+        topics: The points that are needed.
+        needs: Time, memory and disk of a full measurement.
+        patch: Title of the patch whose message says so, in the words of `quote`.
+    """
+
+    name: str
+    text: str
+    source: str
+    expected: str
+    number: Mapping[str, Any] = field(default_factory=dict)
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    note: str = ""
+    topics: tuple[str, ...] = ()
+    needs: str = ""
+    patch: str = ""
+    quote: str = ""
+
+
+class Verdict(NamedTuple):
+    """What a record says of a claim."""
+
+    claim: Claim
+    measured: str
+    holds: bool | None
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word or two."""
+        if self.holds is None:
+            return "not measured"
+        if self.claim.at_least == -math.inf and self.claim.at_most == math.inf:
+            return "reported"
+        return "holds" if self.holds else "does not hold"
+
+
+def load(layout: Layout) -> list[Claim]:
+    """Read the claims."""
+    path = layout.root / FILE
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))["claims"]
+        return [_claim(name, entry) for name, entry in table.items()]
+    except FileNotFoundError:
+        raise HarnessError(f"there is no {FILE}") from None
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise HarnessError(f"{FILE}: {error}") from None
+
+
+def topics(layout: Layout, names: Sequence[str]) -> set[str]:
+    """Return the topics that some claims need."""
+    claims = {claim.name: claim for claim in load(layout)}
+    for name in names:
+        if name not in claims:
+            raise HarnessError(f"unknown claim {name!r}; known: {', '.join(claims)}")
+    found = {topic for name in names for topic in claims[name].topics}
+    if not found:
+        raise HarnessError(f"{', '.join(names)}: cannot be measured here, see {FILE}")
+    return found
+
+
+def verdict(claim: Claim, record: Record) -> Verdict:
+    """Hold a claim against a record."""
+    if not claim.number:
+        return Verdict(claim, claim.note, None)
+    arguments = dict(claim.number)
+    name = arguments.pop("of")
+    modules = (speed, bench_memory, delivered)
+    function = next((f for m in modules if (f := getattr(m, name, None))), None)
+    if function is None:
+        raise HarnessError(f"{FILE}: claim {claim.name}: there is no number {name!r}")
+    number: bench_memory.Number | None = function(record, **arguments)
+    if number is None:
+        return Verdict(claim, "not in this record", None)
+    holds = claim.at_least <= number.value <= claim.at_most
+    return Verdict(claim, number.text, holds)
+
+
+def _claim(name: str, entry: dict[str, Any]) -> Claim:
+    return Claim(name, **entry | {"topics": tuple(entry.get("topics", ()))})

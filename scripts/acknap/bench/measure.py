@@ -1,0 +1,204 @@
+"""Measure one point: timings in interleaved rounds, memory in fresh processes."""
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+from acknap.base.layout import Layout
+from acknap.bench.plan import TRAINING_STEPS
+from acknap.bench.point import Point
+from acknap.bench.record import machine
+from acknap.knapsack import families
+from acknap.knapsack.checker import Checker, gaps
+from acknap.knapsack.families import Problem
+from acknap.knapsack.session import TRAINER, Session, Worker, WorkerError
+
+# A solve that takes longer is given up (peers on hard problems).
+LIMIT = 10.0
+# A timing repeats a solve until one value takes this long, so that the clock's
+# resolution and the cost of asking do not count.
+SHORTEST = 20e-3
+# Rounds are cut so that a point takes about this long, but never below three.
+_POINT_SECONDS = 60.0
+_ASKED = re.compile(r"tr(?:ied|y) to allocate (\d+) bytes")
+
+
+class Measure:
+    """Measures points in one session."""
+
+    def __init__(self, layout: Layout, session: Session) -> None:
+        self._layout = layout
+        self._session = session
+        self._kinds: Mapping[str, Callable[[Point], dict[str, Any]]] = {
+            "speed": self._speed,
+            "answers": self._answers,
+            "small": self._small,
+            "memory": self._memory,
+            "limit": self._memory,
+            "training": self._training,
+        }
+
+    def __call__(self, point: Point) -> dict[str, Any]:
+        """Return the result of a point, ready for the record."""
+        return self._kinds[point.kind](point)
+
+    def _speed(self, point: Point) -> dict[str, Any]:
+        """Time all contenders in interleaved rounds, and check every answer."""
+        problem = families.load(self._layout, point.problem)
+        present, absent = self._present(point.contenders)
+        checker = Checker(problem)
+        first: dict[str, float] = {}
+        answers: dict[str, Any] = {}
+        texts: dict[str, object] = {}
+        failed: dict[str, str] = {}
+        for contender in present:
+            try:
+                answer = self._solve(problem, contender, point.budgets, 1)
+                if answer["seconds"] < SHORTEST:  # that was the warm-up
+                    answer = self._solve(problem, contender, point.budgets, 1)
+            except WorkerError as error:
+                failed[contender] = str(error)
+                continue
+            first[contender] = answer["seconds"]
+            texts[contender] = answer["answers"]
+            answers[contender] = checker.summary(contender, point.budgets, answer)
+        numbers = {name: math.ceil(SHORTEST / s) for name, s in first.items()}
+        cost = sum(first[name] * numbers[name] for name in first)
+        rounds = min(point.rounds, max(3, int(_POINT_SECONDS / max(cost, 1e-9))))
+        seconds: dict[str, list[float]] = {name: [] for name in first}
+        order = list(first)
+        for _ in range(rounds):
+            for name in tuple(order):
+                try:
+                    answer = self._solve(problem, name, point.budgets, numbers[name])
+                except WorkerError as error:  # a peer that is not done in time any more
+                    failed[name] = str(error)
+                    order.remove(name)
+                    del seconds[name], answers[name]
+                    continue
+                seconds[name].append(float(f"{answer['seconds']:.4g}"))
+                if answer["answers"] != texts[name]:
+                    answers[name]["changes"] = True
+            order = order[1:] + order[:1]
+        return {
+            "items": len(problem.memory),
+            "rounds": rounds,
+            "seconds": seconds,
+            "answers": answers,
+            "failed": failed,
+            "absent": absent,
+        }
+
+    def _answers(self, point: Point) -> dict[str, Any]:
+        """Check every contender's answer at every budget."""
+        problem = families.load(self._layout, point.problem)
+        present, absent = self._present(point.contenders)
+        checker = Checker(problem)
+        rows: list[dict[str, Any]] = []
+        for contender in present:
+            for budget in point.budgets:
+                row: dict[str, Any] = {"contender": contender, "budget": budget}
+                try:
+                    answer = self._solve(problem, contender, (budget,), 1)
+                except WorkerError as error:
+                    rows.append(row | {"failed": str(error)})
+                    continue
+                checks = checker.checks(contender, (budget,), answer)
+                row |= checks[0].record()
+                if proven := gaps(checks, answer):
+                    row["gap"] = proven[0]
+                rows.append(row)
+        best = {str(b): checker.optimum(b, quantised=False) for b in point.budgets}
+        total = math.fsum(problem.runtimes)
+        return {"rows": rows, "best": best, "total": total, "absent": absent}
+
+    def _small(self, point: Point) -> dict[str, Any]:
+        """Count wrong answers on random problems, against brute force."""
+        _, _, text = point.problem.partition(":")
+        first, count = (int(part.partition("=")[2]) for part in text.split(","))
+        present, absent = self._present(point.contenders)
+        seeds = range(first, first + count)
+        problems = [families.small(seed) for seed in seeds]
+        checkers = [Checker(problem, by_subsets=True) for problem, _ in problems]
+        counts, examples = {}, {}
+        for name in present:
+            side, solver = name.split(".")
+            answers = self._session.worker(side).batch(solver, problems)
+            faults = [
+                checker.fault(solver, budget, answer)
+                for checker, (_, budget), answer in zip(
+                    checkers, problems, answers, strict=True
+                )
+            ]
+            counts[name] = Counter(fault or "right" for fault in faults)
+            wrong = [seed for seed, f in zip(seeds, faults, strict=True) if f]
+            examples[name] = wrong[:3]
+        return {"counts": counts, "examples": examples, "absent": absent}
+
+    def _memory(self, point: Point) -> dict[str, Any]:
+        """Measure the growth of memory in a process of its own."""
+        (contender,) = point.contenders
+        if not self._session.has(contender):
+            return {"absent": [contender]}
+        side, solver = contender.split(".")
+        problem = families.load(self._layout, point.problem)
+        worker = self._session.fresh(side)
+        # Without a limit of the point's, one that keeps this machine alive.
+        headroom = point.headroom or machine()["memory_gib"] * 2**30 * 3 // 4
+        request = {"op": "memory", "solver": solver, "headroom": headroom}
+        try:
+            worker.load(problem)
+            answer = worker.ask(request | {"budgets": point.budgets}, 1200)
+        except WorkerError as error:
+            asked = _ASKED.search(error.message)
+            return {
+                "failed": str(error)[:300],
+                "asked": int(asked[1]) if asked else None,
+            }
+        finally:
+            worker.close()
+        checked = Checker(problem).summary(contender, point.budgets, answer)
+        return {
+            "growth": answer["growth"],
+            "seconds": float(f"{answer['seconds']:.4g}"),
+            "answer": checked,
+        }
+
+    def _training(self, point: Point) -> dict[str, Any]:
+        """Train a model per contender and budget, a few steps of each in turn."""
+        present, absent = self._present(point.contenders)
+        workers: list[tuple[Worker, dict[str, Any]]] = []
+        with ExitStack() as stack:
+            try:
+                for contender, budget in itertools.product(present, point.budgets):
+                    side, solver = contender.split(".")
+                    worker = stack.enter_context(closing(self._session.fresh(side)))
+                    plan = {"file": str(TRAINER), "solver": solver, "budget": budget}
+                    run: dict[str, Any] = {"contender": contender, "budget": budget}
+                    run |= worker.ask({"op": "compile", **plan})
+                    run |= {"losses": [], "seconds": []}
+                    workers.append((worker, run))
+                for _ in range(point.rounds):
+                    for worker, run in workers:
+                        answer = worker.ask({"op": "train", "steps": TRAINING_STEPS})
+                        run["losses"] += answer["losses"]
+                        run["seconds"].append(float(f"{answer['seconds']:.4g}"))
+            except WorkerError as error:
+                return {"runs": [], "failed": str(error)[:300], "absent": absent}
+        return {"runs": [run for _, run in workers], "absent": absent}
+
+    def _solve(
+        self, problem: Problem, contender: str, budgets: Sequence[float], number: int
+    ) -> dict[str, Any]:
+        side, solver = contender.split(".")
+        worker = self._session.worker(side)
+        worker.load(problem)
+        return worker.solve(solver, list(budgets), number, LIMIT)
+
+    def _present(self, contenders: Sequence[str]) -> tuple[list[str], list[str]]:
+        present = [name for name in contenders if self._session.has(name)]
+        return present, [name for name in contenders if name not in present]

@@ -1,0 +1,77 @@
+"""Part the graphs of captured models, stock and patched, and record what comes out."""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from acknap.base.errors import HarnessError
+from acknap.base.layout import Layout
+from acknap.bench.point import Point
+from acknap.models.tracer import TRANSFORMERS, Tracer, transformers
+
+
+class Partition:
+    """Measures points of the kind "partition"."""
+
+    def __init__(self, layout: Layout, pythons: Mapping[str, Path]) -> None:
+        self._layout = layout
+        self._pythons = pythons
+        self._tracers: dict[tuple[str, bool], Tracer] = {}
+        self._stack = ExitStack()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._stack.close()
+
+    def __call__(self, point: Point) -> dict[str, Any]:
+        """Part the largest graph of a model with every contender at every budget.
+
+        The contenders take turns, and each budget starts with the next one. Each
+        environment traces the model itself.
+
+        Raises:
+            HarnessError: The environments trace different graphs, or one cannot trace
+                the model. A solver that fails is in the result.
+        """
+        name = point.problem.removeprefix("real:")
+        file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
+        model = json.loads(file.read_text(encoding="utf-8"))["model"]
+        pairs = [contender.split(".") for contender in point.contenders]
+        sides = dict.fromkeys(side for side, _ in pairs)
+        graphs = {side: self._capture(side, model) for side in sides}
+        found = [graph for _, _, graph in graphs.values()]
+        if len({graph["joint_nodes"] for graph in found}) > 1:
+            raise HarnessError(f"{model}: stock and patched trace different graphs")
+        rows = []
+        for budget in point.budgets:
+            for side, solver in pairs:
+                tracer, index, *_ = graphs[side]
+                row: dict[str, Any] = {"contender": f"{side}.{solver}"}
+                row["budget"] = budget
+                try:
+                    row |= tracer.measure(index, solver, budget)
+                except HarnessError as error:  # the others go on
+                    row["failed"] = str(error)
+                rows.append(row)
+            pairs = pairs[1:] + pairs[:1]
+        knapsacks = {side: graph for side, (*_, graph) in graphs.items()}
+        return {
+            "items": len(found[0]["runtimes"]),
+            "total": sum(found[0]["runtimes"]),
+            "unbudgeted": {side: k["unbudgeted"] for side, k in knapsacks.items()},
+            "rows": rows,
+        }
+
+    def _capture(self, side: str, model: str) -> tuple[Tracer, int, dict[str, Any]]:
+        """Trace a model; return its largest graph's place and knapsack."""
+        needs = model.startswith(TRANSFORMERS)
+        key = side, needs
+        if key not in self._tracers:
+            more = (transformers(self._layout),) if needs else ()
+            made = Tracer(self._layout, side, self._pythons[side], packages=more)
+            self._tracers[key] = self._stack.enter_context(closing(made))
+        graphs = self._tracers[key].capture(model)
+        index = max(range(len(graphs)), key=lambda i: len(graphs[i]["runtimes"]))
+        return self._tracers[key], index, graphs[index]

@@ -1,0 +1,160 @@
+"""`bench`: measure what the claims need, point by point, into one raw record."""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from acknap.base import venv
+from acknap.base.layout import Layout
+from acknap.base.progress import say
+from acknap.bench import claims as bench_claims
+from acknap.bench import record as bench_record
+from acknap.bench.measure import Measure
+from acknap.bench.partition import Partition
+from acknap.bench.plan import plan
+from acknap.bench.point import Point
+from acknap.bench.record import Record
+from acknap.bench.threads import Threads
+from acknap.knapsack.session import Session
+from acknap.series import patches as series
+from acknap.torches import environments
+from acknap.torches.inspect import inspect
+from acknap.upstream.targets import Target, Targets
+
+# The modules that a measured value depends on.
+_MEASURING = (
+    "bench/point.py",
+    "knapsack/session.py",
+    "knapsack/truth.py",
+    "models/tracer.py",
+    "inside/solvers.py",
+    "inside/peers.py",
+    "inside/trainer.py",
+    "bench/measure.py",
+    "knapsack/checker.py",
+    "bench/threads.py",
+    "knapsack/families.py",
+    "bench/partition.py",
+    "inside/models/capture.py",
+    "inside/models/builtin.py",
+    "inside/models/named.py",
+    "inside/models/joint_graphs.py",
+    "inside/models/live.py",
+    "inside/models/partition.py",
+)
+_Measuring = Callable[[Point], dict[str, Any]]
+
+FULL, QUICK = "bench", "bench-quick"
+
+
+def run_bench(
+    layout: Layout,
+    targets: Targets,
+    claims: Sequence[str],
+    target: str,
+    *,
+    quick: bool,
+) -> int:
+    """Measure the points that are not in the record yet.
+
+    Args:
+        layout: The repository.
+        targets: The release table.
+        claims: Names of the claims to measure; all if empty.
+        target: Name of the release, stock and patched.
+        quick: Measure the short list of points.
+
+    Returns:
+        0: what the points say is for `report`.
+
+    Raises:
+        HarnessError: An environment cannot be made, or there is no such claim.
+    """
+    points = plan(layout, quick=quick)
+    if claims:
+        topics = bench_claims.topics(layout, claims)
+        points = [point for point in points if point.topic in topics]
+    release = targets.get(target)
+    stock = environments.stock(layout, release)
+    patched = environments.patched(layout, release)
+    inspect(stock)
+    inspect(patched)
+    peers = venv.environment(layout, "bench-peers", "the peers")
+    pythons = {
+        "stock": stock.python,
+        "patched": patched.python,
+        "peers": peers / "bin" / "python",
+    }
+    with (
+        closing(Session(pythons)) as session,
+        closing(Partition(layout, pythons)) as partition,
+        closing(Threads(layout, session)) as threads,
+    ):
+        record = bench_record.open_record(
+            layout.results / (QUICK if quick else FULL),
+            _key(layout, release, session, pythons),
+            {"command": "./scripts/harness bench" + (" --quick" if quick else "")},
+        )
+        measure = Measure(layout, session)
+        kinds: dict[str, _Measuring] = {"partition": partition, "threads": threads}
+        _measure(lambda p: kinds.get(p.kind, measure)(p), record, points)
+    print(f"Record: {layout.relative(record.path)}")
+    print("Draw it: ./scripts/harness report")
+    return 0
+
+
+def _key(
+    layout: Layout, target: Target, session: Session, pythons: dict[str, Path]
+) -> dict[str, Any]:
+    """Return what makes two runs comparable."""
+    patches = sha256()
+    for patch in series.load(layout, target.series):
+        if not patch.optional:
+            patches.update(patch.path.read_bytes())
+    package = Path(__file__).parents[1]
+    files = [package / name for name in _MEASURING]
+    files += sorted((layout.root / "benchmarks" / "instances").rglob("*.json"))
+    files.append(layout.requirements / "capture-transformers.txt")
+    code = sha256(b"".join(file.read_bytes() for file in files))
+    return {
+        "machine": bench_record.machine(),
+        "target": target.name,
+        "series": patches.hexdigest()[:16],
+        "bench": code.hexdigest()[:16],
+        "sides": {side: dict(session.worker(side).description) for side in pythons},
+    }
+
+
+def _measure(measure: _Measuring, record: Record, points: Sequence[Point]) -> None:
+    """Measure what is missing; each point is on disk before the next one starts."""
+    missing = [point for point in points if point.id not in record.points]
+    if len(missing) < len(points):
+        say(f"{len(points) - len(missing)} of {len(points)} points are in the record")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    plain = not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), disable=plain) as display:
+        task = display.add_task("", total=len(missing))
+        for number, point in enumerate(missing, 1):
+            text = f"{point.topic} {point.problem}"
+            display.update(task, description=text)
+            if plain:
+                say(f"[{number}/{len(missing)}] {text} {','.join(point.contenders)}")
+            record.add(point, measure(point))
+            display.advance(task)

@@ -1,0 +1,297 @@
+"""The command line. Heavy modules are imported by the command that needs them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acknap.base.errors import HarnessError
+from acknap.base.layout import Layout
+from acknap.cli import blocks as blocks_cli
+from acknap.cli import docker as docker_cli
+from acknap.cli import fuzz as fuzz_cli
+from acknap.upstream.targets import Targets
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Knapsack solvers for PyTorch's activation checkpointing: patches and proof.",
+)
+
+_INTERRUPTED = 130
+
+Python = Annotated[
+    str | None,
+    typer.Option(
+        help="The Python, or the folder of a virtual environment, whose torch is "
+        "meant. If none: the active environment's, else the python on PATH.",
+        metavar="PATH",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+@app.command(rich_help_panel="Apply")
+def apply(
+    target: Annotated[str, typer.Argument(help="A release: v2.10.0.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="A new directory, or a PyTorch git checkout.", metavar="DIR"
+        ),
+    ],
+    checkout: Annotated[
+        Path | None,
+        typer.Option(help="Take the released files from this PyTorch checkout."),
+    ] = None,
+) -> None:
+    """Make a small git tree with the series on top, or patch a PyTorch checkout."""
+    from acknap.series.apply import apply as job
+
+    layout = Layout.default()
+    print(job(layout, Targets.load(layout).get(target), directory, checkout))
+
+
+@app.command(rich_help_panel="Apply")
+def install(python: Python = None) -> None:
+    """Put the series into a torch that is installed, in place."""
+    from acknap.install.install import install as job
+
+    layout = Layout.default()
+    print(job(layout, Targets.load(layout), python))
+
+
+@app.command(rich_help_panel="Apply")
+def uninstall(python: Python = None) -> None:
+    """Give a torch that install changed its own files back."""
+    from acknap.install.install import uninstall as job
+
+    layout = Layout.default()
+    print(job(layout, Targets.load(layout), python))
+
+
+@app.command(rich_help_panel="Apply")
+def status(python: Python = None) -> None:
+    """Say whether a torch has the series: exit status 0 yes, 1 no, 2 neither."""
+    from acknap.install.install import status as job
+
+    layout = Layout.default()
+    sys.exit(job(layout, Targets.load(layout), python))
+
+
+@app.command(rich_help_panel="Apply")
+def wheel(
+    target: Annotated[str, typer.Option(help="The release to patch.")] = "v2.10.0",
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Patch this wheel, instead of the one that pip would install for "
+            "the harness's Python.",
+            metavar="WHEEL",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where it goes, instead of build/wheels.", metavar="DIR"),
+    ] = None,
+) -> None:
+    """Write a wheel of a release with the series in it."""
+    from acknap.install.wheel import write_wheel
+
+    layout = Layout.default()
+    print(write_wheel(layout, Targets.load(layout).get(target), source, out))
+
+
+@app.command(rich_help_panel="Model")
+def capture(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="decoder, encoder, convnet, moe, module:function, "
+            "or transformers:NAME?option=value&..."
+        ),
+    ],
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Also part the graph at these budgets: 0.1,0.25,0.5."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the files.")] = Path(
+        "captured"
+    ),
+    target: Annotated[
+        str, typer.Option(help="The release whose partitioner is asked.")
+    ] = "v2.10.0",
+) -> None:
+    """Record the knapsacks that the partitioner states for a model."""
+    from acknap.models.capture import run_capture
+
+    layout = Layout.default()
+    sys.exit(run_capture(layout, Targets.load(layout), model, budget, out, target))
+
+
+@app.command(rich_help_panel="Model")
+def solve(
+    file: Annotated[
+        Path, typer.Argument(help="What capture wrote.", metavar="INSTANCE.json")
+    ],
+    budget: Annotated[str, typer.Option(help="Such as 0.1,0.25,0.5.")],
+    solver: Annotated[
+        str | None, typer.Option(help="Such as dp,stock.ilp,exact.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print the optimal plan by operator.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the frontier.", metavar="FILE.svg")
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="The release, as published and patched.")
+    ] = "v2.10.0",
+) -> None:
+    """Compare the solvers on one captured knapsack."""
+    from acknap.models.solve import run_solve
+
+    layout = Layout.default()
+    status = run_solve(
+        layout,
+        Targets.load(layout),
+        file,
+        budget,
+        solver,
+        target,
+        explain=explain,
+        plot=plot,
+    )
+    sys.exit(status)
+
+
+@app.command(rich_help_panel="Verify")
+def check(
+    target: Annotated[
+        str | None, typer.Option(help="Only this release, instead of all.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that the patches apply to every release and match their sources."""
+    from acknap.series.check import run_check
+
+    layout = Layout.default()
+    sys.exit(run_check(layout, Targets.load(layout), target, as_json))
+
+
+@app.command(rich_help_panel="Verify")
+def compare(
+    target: Annotated[str, typer.Option(help="The release to patch.")] = "v2.10.0",
+    against: Annotated[
+        str | None, typer.Option(help="The stock release, if another one.")
+    ] = None,
+    checkout: Annotated[
+        Path | None,
+        typer.Option(help="Also run upstream's own tests from this PyTorch checkout."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the report goes, instead of results/.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the suite on a stock and on a patched release and say what differs."""
+    from acknap.suite.compare import run_compare
+
+    layout = Layout.default()
+    targets = Targets.load(layout)
+    sys.exit(run_compare(layout, targets, target, against, checkout, out, as_json))
+
+
+@app.command(rich_help_panel="Reproduce")
+def bench(
+    claims: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Names in benchmarks/claims.toml; all if none.", metavar="[CLAIM]..."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short list of points: about 3 minutes.")
+    ] = False,
+    target: Annotated[
+        str, typer.Option(help="The release, as published and patched.")
+    ] = "v2.10.0",
+) -> None:
+    """Measure the published claims and ours; goes on where it was stopped."""
+    from acknap.bench.run import run_bench
+
+    layout = Layout.default()
+    targets = Targets.load(layout)
+    sys.exit(run_bench(layout, targets, claims or [], target, quick=quick))
+
+
+@app.command(rich_help_panel="Reproduce")
+def report(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="bench or bench-quick, under results/; the newest if none.",
+            metavar="[NAME]",
+        ),
+    ] = None,
+) -> None:
+    """Draw tables, plots and a page from what bench measured."""
+    from acknap.report.page import run_report
+
+    sys.exit(run_report(Layout.default(), name))
+
+
+@app.command(rich_help_panel="Maintain")
+def export(
+    tree: Annotated[
+        Path | None,
+        typer.Argument(
+            help="An edited tree made by apply. Without it, only new files count.",
+            metavar="[DIR]",
+        ),
+    ] = None,
+    series: Annotated[
+        str | None, typer.Option(help="Only this series: v2.10.", metavar="NAME")
+    ] = None,
+) -> None:
+    """Rewrite patches/ from a tree, torch_overlay/ and test/functorch/."""
+    from acknap.series.export import export_all
+
+    layout = Layout.default()
+    for name, changed in export_all(layout, Targets.load(layout), series, tree):
+        print(f"patches/{name}: {'rewritten' if changed else 'unchanged'}")
+
+
+@app.command(rich_help_panel="Maintain")
+def test() -> None:
+    """Run linters, the harness's tests, check, and the suite on patched releases."""
+    from acknap.suite.selftest import run_test
+
+    sys.exit(run_test(Layout.default()))
+
+
+app.command(rich_help_panel="Reproduce")(blocks_cli.blocks)
+app.command(rich_help_panel="Reproduce")(fuzz_cli.fuzz)
+app.add_typer(docker_cli.app, name="docker", rich_help_panel="Verify")
+
+
+def main() -> None:
+    """Run the command line; errors become one line and an exit status."""
+    try:
+        app(prog_name="scripts/harness")
+    except HarnessError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.strerror or error}: {error.filename or ''}".rstrip(": "))
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:  # Typer says nothing
+            print("interrupted; run the command again to continue", file=sys.stderr)
+        raise
+
+
+def _fail(message: str) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,96 @@
+"""The command line of `docker`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from acknap.base.layout import Layout
+from acknap.container import jobs as docker
+from acknap.container.image import Stage
+from acknap.container.jobs import Options
+from acknap.torches import environments
+from acknap.upstream.targets import Targets
+
+app = typer.Typer(
+    no_args_is_help=True, help="Build and compare in a container (docker or podman)."
+)
+
+_Target = Annotated[str, typer.Option(help="The release to patch.")]
+_Stage = Annotated[Stage, typer.Option(help="The image's contents.")]
+_BaseImage = Annotated[
+    str | None, typer.Option(help="Instead of a Python image.", metavar="IMAGE")
+]
+_Network = Annotated[
+    str | None, typer.Option(help="The build's network, such as host.", metavar="NAME")
+]
+_FromSource = Annotated[
+    bool, typer.Option("--from-source", help="Compile torch: --stage source.")
+]
+_Repository = Annotated[
+    str | None,
+    typer.Option(help="Compile this checkout or git URL.", metavar="DIR|URL"),
+]
+_Jobs = Annotated[int | None, typer.Option(min=1, help="Compiler processes.")]
+
+
+@app.command()
+def build(
+    target: _Target = "v2.10.0",
+    stage: _Stage = Stage.patched,
+    base_image: _BaseImage = None,
+    network: _Network = None,
+    from_source: _FromSource = False,
+    repository: _Repository = None,
+    jobs: _Jobs = None,
+) -> None:
+    """Build an image and print its tag."""
+    layout = Layout.default()
+    options = Options(base_image, network, repository, jobs)
+    chosen = Stage.source if from_source or repository else stage
+    print(docker.build(layout, Targets.load(layout).get(target), chosen, options))
+
+
+@app.command()
+def compare(
+    target: _Target = "v2.10.0",
+    base_image: _BaseImage = None,
+    network: _Network = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the report goes, instead of build/docker/."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON on stdout.")
+    ] = False,
+) -> None:
+    """Run `compare` in a container with both releases."""
+    layout = Layout.default()
+    options = Options(base_image, network)
+    chosen = Targets.load(layout).get(target)
+    sys.exit(docker.compare(layout, chosen, options, out, as_json))
+
+
+@app.command()
+def shell(
+    target: _Target = "v2.10.0",
+    stage: _Stage = Stage.patched,
+    base_image: _BaseImage = None,
+    network: _Network = None,
+    from_source: _FromSource = False,
+    repository: _Repository = None,
+    jobs: _Jobs = None,
+) -> None:
+    """Build an image and open a shell in it."""
+    layout = Layout.default()
+    options = Options(base_image, network, repository, jobs)
+    chosen = Stage.source if from_source or repository else stage
+    sys.exit(docker.shell(layout, Targets.load(layout).get(target), chosen, options))
+
+
+@app.command(hidden=True)
+def install(target: Annotated[str, typer.Argument()]) -> None:
+    """Make both environments of a release: the one step of docker/Dockerfile."""
+    layout = Layout.default()
+    environments.patched(layout, Targets.load(layout).get(target))

@@ -1,0 +1,1 @@
+"""The same in an image: its build, the engine, what runs in it."""

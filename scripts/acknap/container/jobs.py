@@ -1,0 +1,147 @@
+"""`docker build`, `docker compare`, `docker shell`: the harness in a container."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from acknap.base.errors import HarnessError
+from acknap.base.files import require_folder, write_atomic
+from acknap.base.layout import Layout
+from acknap.base.progress import say
+from acknap.container import engine as docker_engine
+from acknap.container.engine import Engine
+from acknap.container.image import Image, Stage, secrets
+from acknap.upstream.targets import Target
+
+_REPORT = ("compare.json", "compare.md")
+_CANNOT_START = (125, 126, 127)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose for a build.
+
+    Attributes:
+        base_image: Instead of the one that the Dockerfile names.
+        network: Of the build and of a shell: `host` where containers reach none.
+        repository: A PyTorch checkout or git URL for the stage `source`, instead of
+            PyTorch's own.
+        jobs: Compiler processes of the stage `source`.
+    """
+
+    base_image: str | None = None
+    network: str | None = None
+    repository: str | None = None
+    jobs: int | None = None
+
+
+def build(layout: Layout, target: Target, stage: Stage, options: Options) -> str:
+    """Build one stage and return its tag."""
+    return _build(layout, docker_engine.find(), target, stage, options)
+
+
+def compare(
+    layout: Layout,
+    target: Target,
+    options: Options,
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    """Compare stock and patched inside a container; return what `compare` returns.
+
+    Args:
+        out: Folder of the report, one under build/docker/ if None.
+        as_json: Print the JSON report instead of the summary.
+    """
+    engine = docker_engine.find()
+    folder = out or layout.build / "docker" / f"compare-{target.name}"
+    require_folder(folder)
+    tag = _build(layout, engine, target, Stage.compare, options)
+    scratch = layout.build / "docker"
+    with tempfile.TemporaryDirectory(prefix="out-", dir=scratch) as name:
+        mounted = Path(name)
+        mounted.chmod(0o777)  # the container's user is another one
+        status = engine.run(
+            _container(),
+            ["--network=none", f"--volume={mounted}:/out", *_terminal(), tag],
+            stdout=subprocess.DEVNULL if as_json else None,
+        )
+        if status in _CANNOT_START:
+            raise HarnessError(f"{tag} cannot be run: see what the engine said")
+        written = [file for file in _REPORT if (mounted / file).is_file()]
+        for file in written:
+            write_atomic(folder / file, (mounted / file).read_bytes())
+    if written and as_json:
+        print((folder / "compare.json").read_text(), end="")
+    elif written:
+        print(f"Report: {layout.relative(folder / 'compare.md')}")
+    return status
+
+
+def shell(layout: Layout, target: Target, stage: Stage, options: Options) -> int:
+    """Open a shell in one stage."""
+    engine = docker_engine.find()
+    tag = _build(layout, engine, target, stage, options)
+    network = [f"--network={options.network}"] if options.network else []
+    return engine.run(
+        _container(), ["--interactive", *network, *_terminal(), tag, "bash"]
+    )
+
+
+def _build(
+    layout: Layout, engine: Engine, target: Target, stage: Stage, options: Options
+) -> str:
+    image = Image.of(layout, target, stage)
+    arguments = [f"--build-arg=TARGET={target.name}"]
+    if options.base_image:
+        arguments.append(f"--build-arg=BASE_IMAGE={options.base_image}")
+    if options.network:
+        arguments.append(f"--network={options.network}")
+    if options.jobs:
+        arguments.append(f"--build-arg=MAX_JOBS={options.jobs}")
+    if options.repository and Path(options.repository).is_dir():
+        _require_checkout(engine, Path(options.repository))
+        arguments.append(f"--build-context=checkout={options.repository}")
+    elif options.repository:
+        arguments.append(f"--build-arg=TORCH_REPOSITORY={options.repository}")
+    arguments += [f"--label={key}={value}" for key, value in image.labels.items()]
+    log = layout.build / "docker" / f"{image.tag.replace(':', '-')}.log"
+    with secrets() as given:
+        engine.build(
+            [
+                *arguments,
+                *given.options,
+                f"--build-arg=INDEX_HASH={given.index_hash}",
+                f"--file={layout.root / 'docker' / 'Dockerfile'}",
+                f"--target={stage}",
+                f"--tag={image.tag}",
+                layout.root,
+            ],
+            log,
+            f"Building {image.tag}",
+        )
+    size = int(engine.text("image", "inspect", "--format={{.Size}}", image.tag))
+    say(f"{image.tag}: {size / 1e9:.2f} GB")
+    return image.tag
+
+
+def _require_checkout(engine: Engine, checkout: Path) -> None:
+    if not (checkout / ".git").is_dir():
+        raise HarnessError(f"{checkout} is not a git checkout with its own .git folder")
+    if not engine.has_contexts:
+        raise HarnessError(
+            f"{engine.program} cannot take a checkout into a build: install its buildx "
+            "plugin, or give --repository a URL"
+        )
+
+
+def _container() -> str:
+    """A name that no other container has."""
+    return f"acknap-{os.getpid()}"
+
+
+def _terminal() -> list[str]:
+    return ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []

@@ -1,0 +1,1 @@
+"""Runs in a foreign Python: standard library, torch and this folder only."""

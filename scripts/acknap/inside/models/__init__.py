@@ -1,0 +1,1 @@
+"""Models in a foreign torch: made, traced, parted, and what stays alive."""

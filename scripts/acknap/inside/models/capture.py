@@ -1,0 +1,81 @@
+"""Capture a model's knapsacks in one interpreter with torch, on request.
+
+Reads one JSON request a line from standard input and answers each with one line on
+standard output, as solvers.py does:
+
+    {"op": "describe"}                       versions
+    {"op": "capture", "model": "decoder"}    the knapsacks of its graphs
+    {"op": "measure", "graph": 0, "solver": "dp", "budget": 0.3, "file": null}
+
+`file` holds a function exact_knapsack, which is called in place of the solver that the
+partitioner would choose. The first folder on the command line is worked in; all are
+searched for modules.
+"""
+
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+# Isolated, Python does not look beside this file.
+sys.path += [*sys.argv[2:], str(Path(__file__).parents[3])]
+
+import torch
+
+from acknap.inside import solvers as worker
+from acknap.inside.models.joint_graphs import trace
+from acknap.inside.models.partition import Graph, solvers
+
+# A user's module hides all that is not loaded yet, as in a script of theirs.
+os.chdir(sys.argv[1])
+sys.path.insert(0, sys.argv[1])
+
+
+class Worker:
+    """The graphs of the captured model, and requests on them."""
+
+    def __init__(self) -> None:
+        self._graphs: list[Graph] = []
+
+    def describe(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Say what this environment has."""
+        del request
+        transformers = worker.version("transformers")
+        versions = {"torch": torch.__version__, "transformers": transformers}
+        return {"solvers": solvers(), "versions": versions}
+
+    def capture(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Trace a model and return the knapsacks of its graphs."""
+        self._graphs = [Graph(joint) for joint in trace(request["model"])]
+        return {"graphs": [_knapsack(graph) for graph in self._graphs]}
+
+    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Part one of the graphs with one solver and budget."""
+        function = None
+        if request["file"]:
+            function = runpy.run_path(request["file"])["exact_knapsack"]
+        graph: Graph = self._graphs[request["graph"]]
+        return graph.measure(request["solver"], request["budget"], function)
+
+
+def _knapsack(graph: Graph) -> dict[str, Any]:
+    aggressive = dict(enumerate(graph.exits))
+    return {
+        "joint_nodes": len(graph.joint.graph.nodes),
+        "exit_ratio_more_aggressive": aggressive.get(0),
+        "exit_ratio_aggressive": aggressive.get(1),
+        "min_act_GB": graph.least / 1e9,
+        "max_act_GB": graph.most / 1e9,
+        "unbudgeted": graph.unbudgeted,
+        "memory": graph.memory,
+        "runtimes": graph.runtimes,
+        "bytes": graph.sizes(),
+        "ops": [str(node.target) for node in graph.nodes],
+    }
+
+
+if __name__ == "__main__":
+    answers = worker.answers_apart()
+    torch.set_num_threads(1)
+    worker.serve(Worker(), answers)

@@ -1,0 +1,260 @@
+"""What a partition is asked for, what its knapsack uses, and what it delivers.
+
+Runs inside an environment with torch, stock or patched. Memory is a share of what a
+budget is a share of: in released torch the bytes that the partition without a budget
+saves, less the inputs' bytes; with the series the storages that it keeps alive, less
+those of inputs.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import torch._functorch.partitioners as partitioners
+from torch._functorch import config
+from torch._inductor.fx_utils import get_node_storage
+
+from acknap.inside.models.joint_graphs import Joint
+from acknap.inside.models.live import Live
+
+# The option of the series to make and measure plans by the storages that they keep.
+COUNTING = "activation_memory_budget_count_storages"
+# The names of the solvers in torch's configuration.
+NAMES = {"hirschberg": "dp_knapsack_sliding_hirschberg"}
+
+# memory, runtimes, capacity -> runtime, saved and recomputable items
+Solver = Callable[[list[float], list[float], float], tuple[float, list[int], list[int]]]
+
+
+def solvers() -> list[str]:
+    """Return the solvers that this torch has, and exact, which it can be handed."""
+    released = ("dp", "hirschberg", "ilp", "greedy")
+    functions = {name: NAMES.get(name, f"{name}_knapsack") for name in released}
+    found = [name for name in released if hasattr(partitioners, functions[name])]
+    return [*found, "exact"]
+
+
+class _StatedError(Exception):
+    """The knapsack was stated: there is no need to go on."""
+
+
+class Graph:
+    """A joint graph with its knapsack; cuts that no budget changes are made once.
+
+    Attributes:
+        nodes: The items' nodes; none if no budget reaches the knapsack.
+        memory: The items' memory as the solver gets it.
+        runtimes: What recomputing each costs, in floating point operations.
+        exits: The ratios of the partitions that the partitioner tries before the
+            knapsack; it takes the first that is below the budget.
+        unbudgeted: What the partition without a budget saves beside inputs, as a share
+            of what a budget is a share of; 0 if nothing can be saved.
+        least, most: Bytes of a budget of 0 and of 1.
+    """
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+        # What the series counts a plan's bytes with; None in released torch.
+        self._own: Any = None
+        self._sets: dict[str, Any] = {}
+        self._costs: dict[Any, float] = {}
+        # Of the series only: the plan that keeps as little alive as it can.
+        self._least: list[Any] | None = None
+        self._least_seconds = 0.0
+        self.nodes: list[Any] = []
+        self.memory: list[float] = []
+        self.runtimes: list[float] = []
+        self.inputs = set(joint.node_info.inputs)
+        start = time.process_time()
+        self._state()
+        self._base_seconds = time.process_time() - start - self._least_seconds
+        sets = [cut[0] for cut in self._sets.values()]
+        self.live = Live(joint.node_info, sets[0])
+        if self._own is None:
+            self.least, self.most = _size(joint.node_info.inputs), _size(sets[0])
+        else:
+            self.least = float(self._own.count_inputs(sets[0]))
+            self.most = float(self._own.count(sets[0]))
+        self.exits = [self._ratio(saved) for saved in sets[1:3]]
+        own = _size(node for node in sets[0] if node not in self.inputs)
+        self.unbudgeted = own / (self.most - self.least) if self.nodes else 0.0
+
+    def sizes(self) -> list[float]:
+        """Return the items' bytes."""
+        return [_size([node]) for node in self.nodes]
+
+    def _ratio(self, saved: Iterable[Any]) -> float:
+        """Return what a partition saves by the partitioner's own measure."""
+        size = _size(saved) if self._own is None else float(self._own.count(saved))
+        return (size - self.least) / (self.most - self.least)
+
+    def _state(self) -> None:
+        """Let the partitioner state the knapsack."""
+
+        def state(
+            graph: Any, memory: list[float], runtimes: list[float], *rest: Any
+        ) -> Any:
+            del graph
+            self.memory, self.runtimes, self.nodes = memory, runtimes, rest[2]
+            raise _StatedError
+
+        # A budget that only an empty partition would keep.
+        with (
+            suppress(_StatedError),
+            self._hooks(state, self._cut),
+            _without_collector(),
+        ):
+            partitioners.choose_saved_values_set(
+                self.joint.graph, self.joint.node_info, memory_budget=1e-12
+            )
+
+    def measure(
+        self, solver: str, budget: float, function: Solver | None = None
+    ) -> dict[str, Any]:
+        """Part the graph with one solver and budget.
+
+        Args:
+            solver: The name, short or in torch's configuration.
+            budget: The share of memory that is asked for.
+            function: Called in place of the solver of that name. A callable in the
+                configuration would not do: it gets no runtimes, and from 2.12 on has
+                to be of a class of torch's.
+
+        Returns:
+            A record, see benchmarks/SCHEMA.md.
+        """
+        solve: Callable[..., Any] = partitioners._optimize_runtime_with_given_memory
+        plans: list[Any] = []
+        spent = {"solve_seconds": 0.0, "cut_seconds": 0.0}
+        cuts = 0
+
+        def solved(
+            graph: Any, memory: Any, runtimes: Any, most: Any, *rest: Any
+        ) -> Any:
+            start = time.process_time()
+            if function is None:
+                plan = solve(graph, memory, runtimes, most, *rest)
+            else:
+                plan = function(memory, runtimes, most)
+            spent["solve_seconds"] += time.process_time() - start
+            plans.append(plan)
+            return plan
+
+        def cut(*arguments: Any, **keywords: Any) -> Any:
+            nonlocal cuts
+            if not plans and not keywords:  # no budget changes what comes before
+                if len(arguments) > 3:
+                    spent["cut_seconds"] += self._least_seconds
+                return self._cut(*arguments)
+            start = time.process_time()
+            found = self._solve_min_cut(*arguments, **keywords)
+            spent["cut_seconds"] += time.process_time() - start
+            cuts += 1
+            return found
+
+        name = NAMES.get(solver, solver)
+        with (
+            config.patch(activation_memory_budget_solver=name),
+            self._hooks(solved, cut),
+            _without_collector(),
+        ):
+            saved = partitioners.choose_saved_values_set(
+                self.joint.graph, self.joint.node_info, memory_budget=budget
+            )
+        record: dict[str, Any] = {"solver": solver, "budget": budget}
+        record["knapsack_used"] = bool(plans)
+        record |= self._delivered(saved)
+        if self._least is not None:
+            record["least"] = self.live.share(self._least)
+        if plans:
+            _, kept, left = plans[0]
+            record["plan"] = sum(self.memory[i] for i in kept)
+            record["plan_recomputed"] = sum(self.runtimes[i] for i in left)
+            record |= {"solves": len(plans), "cuts": cuts}
+            record |= spent | {"base_seconds": self._base_seconds}
+        return record
+
+    def _delivered(self, saved: list[Any]) -> dict[str, float]:
+        """Measure a saved set in four ways, and what it leaves to recompute."""
+        available = self.most - self.least
+        own = [node for node in saved if node not in self.inputs]
+        entering = {get_node_storage(node) for node in self.inputs}
+        storages: dict[Any, float] = {}
+        for node in own:
+            storage = get_node_storage(node)
+            if storage is not None and storage not in entering:
+                size = node.meta["val"].untyped_storage().nbytes()
+                # A size that is a symbol: the tensor's, by its hint.
+                storages[storage] = size if isinstance(size, int) else _size([node])
+        again = self.live.recomputed(saved)
+        items = zip(self.nodes, self.runtimes, strict=True)
+        return {
+            "ratio": self._ratio(saved),
+            "bytes": _size(own) / available,
+            "storages": sum(storages.values()) / available,
+            "live": self.live.share(saved),
+            "recomputed": sum(cost for node, cost in items if node in again),
+        }
+
+    def _cut(self, graph: Any, node_info: Any, options: Any, *rest: Any) -> Any:
+        # The series prices nodes by a method of an object that is new each time.
+        price: Any = getattr(options, "price", None)
+        if price is not None:
+            self._own = self._own or price.__self__
+        plain = options if price is None else replace(options, price=None)
+        key = repr((plain, price is None, *map(list, rest)))
+        if key not in self._sets:
+            start = time.process_time()
+            self._sets[key] = self._solve_min_cut(graph, node_info, options, *rest)
+            if rest:
+                self._least = self._sets[key][0]
+                self._least_seconds = time.process_time() - start
+        return self._sets[key]
+
+    def _estimate(self, node: Any) -> float:
+        if node not in self._costs:
+            self._costs[node] = self._estimate_runtime(node)
+        return self._costs[node]
+
+    @contextmanager
+    def _hooks(self, solve: Callable[..., Any], cut: Callable[..., Any]) -> Any:
+        """Put functions of ours in the place of the partitioner's."""
+        names = (
+            "solve_min_cut",
+            "estimate_runtime",
+            "_optimize_runtime_with_given_memory",
+        )
+        usual = [getattr(partitioners, name) for name in names]
+        self._solve_min_cut, self._estimate_runtime, _ = usual
+        try:
+            ours = (cut, self._estimate, solve)
+            for name, function in zip(names, ours, strict=True):
+                setattr(partitioners, name, function)
+            options: dict[str, Any] = {
+                "activation_memory_budget_runtime_estimator": "flops"
+            }
+            if hasattr(config, COUNTING):
+                options[COUNTING] = True
+            with config.patch(options):
+                yield
+        finally:
+            for name, function in zip(names, usual, strict=True):
+                setattr(partitioners, name, function)
+
+
+def _size(nodes: Iterable[Any]) -> float:
+    return float(sum(map(partitioners._size_of, nodes)))
+
+
+@contextmanager
+def _without_collector() -> Any:
+    """Keep the garbage collector from running: it takes half of the time of a cut."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,120 @@
+"""Other people's solvers; solvers.py loads this file in their environment.
+
+Each gets the problem in the form that suits it best, within a time limit. Their answers
+are checked like ours; none of them is the reference.
+"""
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# As in solvers.py; a peer returns the saved items only.
+Answer = tuple[Sequence[int], float | None, float | None, Sequence[int] | None]
+Solver = Callable[[list[float], list[float], list[float], float], list[Answer]]
+
+
+class OpenError(Exception):
+    """A solver ended without a proof within its time limit."""
+
+
+def as_integers(values: list[float], bits: int) -> tuple[list[int], int]:
+    """Return values times 2^k, rounded down, so that their sum has about ``bits``."""
+    exponent = bits - math.frexp(math.fsum(values))[1]
+    return [int(math.ldexp(value, exponent)) for value in values], exponent
+
+
+def milp_solver() -> Solver:
+    """HiGHS through scipy, gap 0, in units that suit its absolute tolerances."""
+    numpy: Any = importlib.import_module("numpy")
+    optimize: Any = importlib.import_module("scipy.optimize")
+
+    def solve(
+        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+    ) -> list[Answer]:
+        answers: list[Answer] = []
+        cost = -numpy.array(runtimes, dtype=float)
+        for budget in budgets:
+            found = optimize.milp(
+                c=cost / -cost.min() * 1e6,
+                constraints=optimize.LinearConstraint(
+                    A=numpy.array(memory) / budget * 1e6, ub=1e6
+                ),
+                integrality=numpy.ones_like(cost),
+                bounds=optimize.Bounds(0, 1),
+                options={"mip_rel_gap": 0, "time_limit": limit},
+            )
+            if found.status == 1 or found.x is None:
+                raise OpenError(found.message)
+            answers.append(
+                (numpy.flatnonzero(found.x > 0.5).tolist(), None, None, None)
+            )
+        return answers
+
+    return solve
+
+
+def branch_and_bound_solver() -> Solver:
+    """OR-tools' knapsack solver, its branch and bound, on 53-bit integers."""
+    module: Any = importlib.import_module("ortools.algorithms.python.knapsack_solver")
+
+    def solve(
+        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+    ) -> list[Answer]:
+        weights, exponent = as_integers(memory, 53)
+        values, _ = as_integers(runtimes, 53)
+        answers: list[Answer] = []
+        for budget in budgets:
+            kind = module.SolverType.KNAPSACK_MULTIDIMENSION_BRANCH_AND_BOUND_SOLVER
+            solver = module.KnapsackSolver(kind, "knapsack")
+            solver.set_time_limit(limit)
+            solver.init(values, [weights], [int(math.ldexp(budget, exponent))])
+            solver.solve()
+            if not solver.is_solution_optimal():
+                raise OpenError("not proven")
+            saved = [i for i in range(len(memory)) if solver.best_solution_contains(i)]
+            answers.append((saved, None, None, None))
+        return answers
+
+    return solve
+
+
+def cp_sat_solver() -> Solver:
+    """OR-tools' CP-SAT with one thread; identical items are one integer variable."""
+    module: Any = importlib.import_module("ortools.sat.python.cp_model")
+
+    def solve(
+        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+    ) -> list[Answer]:
+        weights, exponent = as_integers(memory, 53)
+        values, _ = as_integers(runtimes, 53)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for i, pair in enumerate(zip(weights, values, strict=True)):
+            groups.setdefault(pair, []).append(i)
+        answers: list[Answer] = []
+        for budget in budgets:
+            model, solver = module.CpModel(), module.CpSolver()
+            copies = [model.new_int_var(0, len(g), "") for g in groups.values()]
+            total = sum(x * w for x, (w, _) in zip(copies, groups, strict=True))
+            model.add(total <= int(math.ldexp(budget, exponent)))
+            model.maximize(sum(x * v for x, (_, v) in zip(copies, groups, strict=True)))
+            solver.parameters.num_workers = 1
+            solver.parameters.max_time_in_seconds = limit
+            if solver.solve(model) != module.OPTIMAL:
+                raise OpenError("not proven")
+            saved = [
+                i
+                for x, members in zip(copies, groups.values(), strict=True)
+                for i in members[: solver.value(x)]
+            ]
+            answers.append((saved, None, None, None))
+        return answers
+
+    return solve
+
+
+SOLVERS: dict[str, Callable[[], Solver]] = {
+    "milp": milp_solver,
+    "branch_and_bound": branch_and_bound_solver,
+    "cp_sat": cp_sat_solver,
+}

@@ -1,0 +1,1 @@
+"""A problem, the right answer, and the names of those who try."""

@@ -1,0 +1,1 @@
+"""A user's own model: its knapsacks, every solver on them, its blocks."""

@@ -1,0 +1,219 @@
+"""Compare what blocks keep alive, stock against patched.
+
+A pair of runs is two of the same model, precision, budget and solver, one of each
+torch. Exact, which stock does not have, is compared with dp, its default.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acknap.report.tables import table
+
+Row = dict[str, Any]
+Key = tuple[str, str, float, str]
+
+# Relative difference of gradients' norms that is an error: computing the same again
+# gives the same bits.
+_WRONG = 1e-5
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two runs of the same.
+
+    Attributes:
+        base: Runs without a budget, for what is recomputed and what gradients are.
+    """
+
+    stock: Row
+    ours: Row
+    base: Row
+
+    @property
+    def allowed(self) -> float:
+        """Bytes that the budget allows; what no block keeps comes on top."""
+        apart = self.ours["live"] - self.ours["live_in_blocks"]
+        return float(apart + self.ours["allowed_in_blocks"])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether we keep more than stock and than the budget allows."""
+        return _more(self.ours["live"], max(self.stock["live"], self.allowed))
+
+    @property
+    def is_more(self) -> bool:
+        """Whether we keep more than stock."""
+        return _more(self.ours["live"], self.stock["live"])
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether we keep more than stock and compute no less in the backward."""
+        # Where there are as many operations, nodes of the graph tell.
+        stock, ours = ((r["flops"], r.get("again", 0)) for r in (self.stock, self.ours))
+        return self.is_more and bool(ours >= stock)
+
+    @property
+    def blocks_over(self) -> int:
+        """How many blocks keep more than in stock and than the budget allows."""
+        pairs = zip(self.stock["graphs"], self.ours["graphs"], strict=True)
+        return sum(
+            _more(ours["live"], max(stock["live"], ours["allowed"]))
+            for stock, ours in pairs
+        )
+
+    @property
+    def stock_is_wrong(self) -> bool:
+        """Whether stock's gradients are not those without a budget."""
+        return _differ(self.stock, self.base)
+
+    @property
+    def ours_is_wrong(self) -> bool:
+        """Whether our gradients are not those without a budget."""
+        return _differ(self.ours, self.base)
+
+    def recomputed(self) -> tuple[float, float]:
+        """Return the operations that stock and ours compute again."""
+        usual = self.base["flops"]
+        return self.stock["flops"] - usual, self.ours["flops"] - usual
+
+
+def _more(bytes_: float, than: float) -> bool:
+    return bytes_ > than * (1 + 1e-9) + 0.5
+
+
+def _differ(row: Row, base: Row) -> bool:
+    return bool(abs(row["gradient"] - base["gradient"]) > _WRONG * base["gradient"])
+
+
+def pairs(stock: Iterable[Row], ours: Iterable[Row]) -> list[Pair]:
+    """Return the runs that both have; the last of two alike counts."""
+    theirs, found = (_by_key(rows) for rows in (stock, ours))
+    made = []
+    for (model, dtype, budget, solver), row in found.items():
+        if budget == 1 or "failed" in row:
+            continue
+        other = theirs.get(
+            (model, dtype, budget, "dp" if solver == "exact" else solver)
+        )
+        base = found.get((model, dtype, 1.0, "dp"))
+        if other and base and "failed" not in other and "failed" not in base:
+            made.append(Pair(other, row, base))
+    return made
+
+
+def _by_key(rows: Iterable[Row]) -> dict[Key, Row]:
+    return {(r["model"], r["dtype"], r["budget"], r["solver"]): r for r in rows}
+
+
+def unseen(rows: Iterable[Row]) -> int:
+    """Return the most bytes by which autograd and the allocator disagree."""
+    found = (row for row in rows if "allocated" in row)
+    return max((abs(row["allocated"] - row["live"]) for row in found), default=0)
+
+
+def summary(found: Sequence[Pair]) -> Mapping[str, Any]:
+    """Return the counts over some pairs; those with stock's wrong gradients apart."""
+    right = [pair for pair in found if not pair.stock_is_wrong]
+    more = [pair for pair in right if pair.is_more]
+    stock_again, ours_again = (sum(p.recomputed()[i] for p in more) for i in (0, 1))
+    ratios = [pair.ours["live"] / pair.stock["live"] for pair in right]
+    return {
+        "pairs": len(found),
+        "stock_wrong": len(found) - len(right),
+        "ours_wrong": sum(pair.ours_is_wrong for pair in found),
+        "over": sum(pair.is_over for pair in right),
+        "over_where_stock_is_wrong": sum(
+            pair.is_over for pair in found if pair.stock_is_wrong
+        ),
+        "blocks": sum(len(pair.ours["graphs"]) for pair in right),
+        "blocks_over": sum(pair.blocks_over for pair in right),
+        "more_within": sum(not pair.is_over for pair in more),
+        "more_saves": 1 - ours_again / stock_again if stock_again else 0.0,
+        "worse": sum(pair.is_worse for pair in right),
+        "less": sum(pair.ours["live"] < pair.stock["live"] for pair in right),
+        "live": math.exp(statistics.mean(map(math.log, ratios))) if ratios else 1.0,
+        "stock_over_budget": sum(
+            _more(pair.stock["live"], pair.allowed) for pair in right
+        ),
+        "ours_over_budget": sum(
+            _more(pair.ours["live"], pair.allowed) for pair in right
+        ),
+    }
+
+
+_COLUMNS = {
+    "pairs": "pairs of runs",
+    "stock_wrong": "stock's gradients wrong",
+    "ours_wrong": "ours wrong",
+    "stock_over_budget": "stock over the budget",
+    "ours_over_budget": "ours over the budget",
+    "over": "ours above both",
+    "blocks_over": "blocks above both",
+    "less": "ours below stock",
+    "more_within": "above stock, within the budget",
+    "more_saves": "these recompute less by",
+    "worse": "of those no less",
+    "live": "live bytes, ours / stock",
+}
+
+
+def markdown(found: Sequence[Pair]) -> str:
+    """Return a table by model and precision, and one by solver."""
+    parts = []
+    names: tuple[tuple[str, ...], ...] = (("model", "dtype"), ("solver",))
+    for name in names:
+        groups: dict[str, list[Pair]] = defaultdict(list)
+        for pair in found:
+            groups[", ".join(pair.ours[key] for key in name)].append(pair)
+        groups["all"] = list(found)
+        rows = [(key, *_cells(summary(group))) for key, group in groups.items()]
+        parts.append(table((" and ".join(name), *_COLUMNS.values()), rows))
+    return "\n\n".join(parts)
+
+
+def _cells(counts: Mapping[str, Any]) -> list[str]:
+    shown = dict(counts) | {"more_saves": f"{100 * counts['more_saves']:.1f} %"}
+    shown["live"] = f"{counts['live']:.4f}"
+    shown["blocks_over"] = f"{counts['blocks_over']} of {counts['blocks']}"
+    return [str(shown[key]) for key in _COLUMNS]
+
+
+def exceptions(found: Sequence[Pair]) -> str:
+    """Return a line for each pair that breaks the rule, or is worse than stock."""
+    rows = []
+    for pair in found:
+        words = [
+            *(["above both"] if pair.is_over else []),
+            *(["no less recomputed"] if pair.is_worse else []),
+            *(["a block above both"] if pair.blocks_over else []),
+            *(["stock's gradients wrong"] if pair.stock_is_wrong else []),
+            *(["our gradients wrong"] if pair.ours_is_wrong else []),
+        ]
+        if words and (not pair.stock_is_wrong or pair.is_over or pair.ours_is_wrong):
+            ours = pair.ours
+            rows.append(
+                (
+                    f"{ours['model']}, {ours['dtype']}, {ours['solver']}",
+                    f"{ours['budget']:g}",
+                    f"{pair.stock['live']:,}",
+                    f"{ours['live']:,}",
+                    f"{pair.allowed:,.0f}",
+                    *(f"{again:.3g}" for again in pair.recomputed()),
+                    ", ".join(words),
+                )
+            )
+    header = (
+        "run",
+        "budget",
+        "stock keeps",
+        "ours keeps",
+        "allowed",
+        "stock recomputes",
+        "ours recomputes",
+        "",
+    )
+    return table(header, rows) if rows else "None."

@@ -1,0 +1,91 @@
+"""A worker that captures models and parts their graphs in one environment."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from acknap.base import venv
+from acknap.base.errors import HarnessError
+from acknap.base.layout import INSIDE, Layout
+from acknap.knapsack.session import Worker, WorkerError
+
+WORKER = INSIDE / "models" / "capture.py"
+EXACT = "torch/_functorch/_activation_checkpointing/knapsack_exact.py"
+TRANSFORMERS = "transformers:"
+
+# A graph of a hundred layers takes minutes; a user can interrupt.
+_LIMIT = 24 * 3600.0
+
+
+class Tracer:
+    """One long-lived interpreter with torch, to be closed."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        side: str,
+        python: Path,
+        folder: Path | None = None,
+        packages: Sequence[Path] = (),
+    ) -> None:
+        """Start it.
+
+        Args:
+            layout: The repository.
+            side: "stock" or "patched".
+            python: The environment's interpreter.
+            folder: Where it works; an empty one if None.
+            packages: More to import from.
+        """
+        self._exact = None if side == "patched" else layout.overlay / EXACT
+        self._scratch = tempfile.TemporaryDirectory(prefix="acknap-")
+        script = (WORKER, folder or Path(self._scratch.name), *packages)
+        try:
+            self._worker = Worker(side, python, script)
+        except WorkerError as error:
+            self._scratch.cleanup()
+            raise HarnessError(f"the {side} environment fails: {error}") from error
+        self.description = self._worker.description
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+        self._scratch.cleanup()
+
+    def capture(self, model: str) -> list[dict[str, Any]]:
+        """Trace a model and return the knapsacks of its graphs; they stay loaded.
+
+        Raises:
+            HarnessError: There is no such model, or it cannot be traced.
+        """
+        answer = self._ask({"op": "capture", "model": model})
+        graphs: list[dict[str, Any]] = answer["graphs"]
+        return graphs
+
+    def measure(self, graph: int, solver: str, budget: float) -> dict[str, Any]:
+        """Part one of the graphs; a torch without `exact` is handed ours.
+
+        Raises:
+            HarnessError: The solver failed.
+        """
+        request = {"op": "measure", "graph": graph, "solver": solver, "budget": budget}
+        file = str(self._exact) if solver == "exact" and self._exact else None
+        return self._ask(request | {"file": file})
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._worker.ask(request, _LIMIT)
+        except WorkerError as error:
+            known = error.kind == "ModelError"
+            raise HarnessError(error.message if known else str(error)) from error
+
+
+def transformers(layout: Layout) -> Path:
+    """Return the folder of the transformers library, installed on first use.
+
+    Raises:
+        HarnessError: It cannot be installed.
+    """
+    folder = venv.environment(layout, "capture-transformers", "transformers")
+    return venv.site_packages(folder)

@@ -1,0 +1,1 @@
+"""From a record to numbers, verdicts, tables, plots and a page."""

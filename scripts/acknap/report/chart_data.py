@@ -1,0 +1,240 @@
+"""What the plots show, taken from a record."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from acknap.bench.plan import VARIANTS
+from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
+from acknap.bench.record import Record
+from acknap.report.delivered import excess, runs
+from acknap.report.memory import memory_points, rows_law, sizes, table_law
+from acknap.report.stats import median_seconds
+
+Points = Sequence[tuple[float, float]]
+
+RECOMPUTE = ("stock.dp", "stock.hirschberg", "stock.greedy", "patched.exact")
+_MEMORY = ("stock.dp", "stock.hirschberg", "patched.hirschberg", "patched.exact")
+_WIDTH = 1_000_000
+_LEAST = 5e4  # bytes; less cannot be told from nothing
+
+
+@dataclass(frozen=True)
+class MemoryByN:
+    """Peaks measured at W = 1e6, and the laws at the publication's W.
+
+    Attributes:
+        published: n and peak of the exact solver at the publication's size, measured.
+    """
+
+    measured: Mapping[str, Points]
+    laws: Mapping[str, Points]
+    units: int
+    published: Points
+
+
+def memory_by_n(record: Record) -> MemoryByN | None:
+    """Return peak memory by n."""
+    table, rows = table_law(record), rows_law(record)
+    if table is None or rows is None:
+        return None
+    measured = {
+        contender: [
+            (float(sizes(point)["n"]), max(float(growth), _LEAST))
+            for point, growth in memory_points(record, contender)
+            if sizes(point).get("units") == _WIDTH and point["problem"][0] == "r"
+        ]
+        for contender in _MEMORY
+    }
+    n = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
+    width = TABLE_UNITS + 1.0
+    laws = {
+        "stock.dp": [(x, table((x + 1) * width, width)) for x in n],
+        "stock.hirschberg": [(x, rows(width)) for x in n],
+    }
+    kept = {name: points for name, points in measured.items() if points}
+    published = [
+        (float(sizes(point)["n"]), max(float(growth), _LEAST))
+        for point, growth in memory_points(record, "patched.exact")
+        if sizes(point).get("units") == ROWS_UNITS
+    ]
+    return MemoryByN(kept, laws, TABLE_UNITS, published)
+
+
+def time_by_n(record: Record) -> dict[str, Points]:
+    """Return milliseconds by n, random items, W = 10,000."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for point in record.of("size-speed"):
+        for contender in point["seconds"]:
+            seconds = median_seconds(point, contender)
+            if seconds is not None:
+                points = found.setdefault(contender, [])
+                points.append((float(sizes(point)["n"]), 1e3 * seconds))
+    return dict(found)
+
+
+def share_of_time(
+    found: Mapping[str, Points], base: str, contender: str
+) -> tuple[float, float]:
+    """Return the largest n that both solved, and the share of the base's time."""
+    times, bases = dict(found.get(contender, ())), dict(found.get(base, ()))
+    both = times.keys() & bases.keys()
+    n = max(both, default=0.0)
+    return n, times[n] / bases[n] if both else 0.0
+
+
+@dataclass(frozen=True)
+class UsedByBudget:
+    """Memory of the saved set by budget, on one model.
+
+    Attributes:
+        used: By the solvers that use the same, joined.
+    """
+
+    model: str
+    used: Mapping[tuple[str, ...], Points]
+
+
+def used_by_budget(record: Record) -> UsedByBudget | None:
+    """Return how much of the budget each solver uses, while not everything fits."""
+    for point in record.of("pictured-budget"):
+        used: dict[str, list[tuple[float, float]]] = {}
+        for row in point["rows"]:
+            best = point["best"][str(row["budget"])]
+            if "used" in row and best < point["total"] * (1 - 1e-12):
+                points = used.setdefault(row["contender"], [])
+                points.append((row["budget"], row["budget"] * row["used"]))
+        return UsedByBudget(_model(point["problem"]), _joined(used))
+    return None
+
+
+def _joined(lines: Mapping[str, Points]) -> dict[tuple[str, ...], Points]:
+    """Join solvers whose lines cannot be told apart in a plot."""
+    groups: list[tuple[list[str], Points]] = []
+    for name, points in lines.items():
+        for names, others in groups:
+            pairs = zip(points, others, strict=False)
+            if len(points) == len(others) and all(
+                math.isclose(y, other, rel_tol=2e-3) for (_, y), (_, other) in pairs
+            ):
+                names.append(name)
+                break
+        else:
+            groups.append(([name], points))
+    return {tuple(names): points for names, points in groups}
+
+
+def extra_by_model(record: Record) -> dict[str, dict[str, float]]:
+    """Return the worst extra recomputation in %, by model and solver.
+
+    Budgets that a solver exceeds do not count, nor those at which nothing has to be
+    recomputed.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for point in record.of("real"):
+        extras = found.setdefault(_model(point["problem"]), {})
+        for row in point["rows"]:
+            best, total = point["best"][str(row["budget"])], point["total"]
+            extra = extra_recomputation(row.get("value"), best, total)
+            if extra is None or row["excess"] or row["contender"] not in RECOMPUTE:
+                continue
+            name = row["contender"]
+            extras[name] = max(extras.get(name, 0.0), 100 * extra)
+    return found
+
+
+def extra_recomputation(
+    value: float | None, best: float | None, total: float
+) -> float | None:
+    """Return by what share more is recomputed than the optimum has to.
+
+    None: no answer, no reference, or the optimum recomputes nothing.
+    """
+    if value is None or best is None or total - best <= 1e-12 * total:
+        return None
+    return max(0.0, (total - value) / (total - best) - 1)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Recomputed share of the work by budget, on one model."""
+
+    model: str
+    best: Points
+    kept: Mapping[str, Points]
+
+
+def frontier(record: Record) -> Frontier | None:
+    """Return the optimum by budget, and the sets of some solvers that keep to it."""
+    for point in record.of("pictured-frontier"):
+        total = point["total"]
+        best = [
+            (float(budget), 100 * (1 - value / total))
+            for budget, value in point["best"].items()
+            if value is not None
+        ]
+        kept: dict[str, list[tuple[float, float]]] = {}
+        for row in point["rows"]:
+            name = row["contender"]
+            if name in RECOMPUTE and "value" in row and not row["excess"]:
+                share = 100 * (1 - row["value"] / total)
+                kept.setdefault(name, []).append((row["budget"], share))
+        return Frontier(_model(point["problem"]), best, kept) if best else None
+    return None
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run of a training.
+
+    Attributes:
+        saved: MB of activations that are saved for the backward pass.
+        seconds: Median time of a step.
+    """
+
+    contender: str
+    budget: float
+    losses: Sequence[float]
+    saved: float
+    seconds: float
+
+
+def training(record: Record) -> list[Training]:
+    """Return the runs of the training, the smaller budgets first."""
+    found = (
+        Training(
+            run["contender"],
+            run["budget"],
+            run["losses"],
+            run["saved_bytes"] / 1e6,
+            statistics.median(run["seconds"]),
+        )
+        for point in record.of("training")
+        for run in point["runs"]
+    )
+    return sorted(found, key=lambda run: run.budget)
+
+
+def same_losses(runs: Sequence[Training]) -> bool:
+    """Whether the curves of all runs lie on one another."""
+    steps = zip(*(run.losses for run in runs), strict=True)
+    return all(max(losses) <= (1 + 1e-4) * min(losses) for losses in steps)
+
+
+def delivered(record: Record) -> Mapping[str, tuple[Points, Points]]:
+    """Return budget and saved bytes of each run by variant: within, and over."""
+    found = {}
+    for variant in VARIANTS:
+        within: list[tuple[float, float]] = []
+        over: list[tuple[float, float]] = []
+        for _, _, row in runs(record, variant):
+            side = over if excess(row, "bytes") else within
+            side.append((row["budget"], row["bytes"]))
+        if within or over:
+            found[variant] = within, over
+    return found
+
+
+def _model(spec: str) -> str:
+    return spec.removeprefix("real:")

@@ -1,0 +1,266 @@
+"""Plots of a benchmark's record, as SVG: one message each, readable without colour."""
+
+from collections.abc import Callable, Sequence
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from acknap.bench.record import Record
+from acknap.knapsack.chart_style import (
+    COLOURS,
+    SETTINGS,
+    STYLES,
+    joined_label,
+    line,
+    new_axes,
+    plain_ticks,
+    svg,
+)
+from acknap.knapsack.contenders import contender_name
+from acknap.report import chart_data
+
+_BUDGET = "memory budget (share of the activation memory that can be saved)"
+
+
+def draw(record: Record) -> dict[str, str]:
+    """Return the plots that the record has the data for: file name to SVG."""
+    plots: dict[str, Callable[[Record], Figure | None]] = {
+        "memory.svg": _memory,
+        "time.svg": _time,
+        "budget.svg": _budget,
+        "recompute.svg": _recompute,
+        "frontier.svg": _frontier,
+        "training.svg": _training,
+        "delivered.svg": _delivered,
+    }
+    drawn = {}
+    with mpl.rc_context(SETTINGS):
+        for name, plot in plots.items():
+            if (figure := plot(record)) is not None:
+                drawn[name] = svg(figure)
+    return drawn
+
+
+def _memory(record: Record) -> Figure | None:
+    found = chart_data.memory_by_n(record)
+    if found is None:
+        return None
+    figure, axes = new_axes(
+        "A table does not fit into 64 GB; one row of it does",
+        "items, n",
+        "peak memory growth (bytes)",
+        5.0,
+    )
+    axes.set(xscale="log", yscale="log", xlim=(4, 3000))
+    for contender, points in found.measured.items():
+        line(axes, contender, points, ls="none")
+    for contender, points in found.laws.items():
+        style = STYLES[contender] | {"marker": "", "lw": 2.2}
+        x, y = zip(*points, strict=True)
+        axes.plot(x, y, **style)
+        axes.annotate(
+            f"{contender_name(contender)}, by its law at the published W",
+            (x[-1], y[-1]),
+            xytext=(0, 9 if contender == "stock.dp" else -14),
+            textcoords="offset points",
+            ha="right",
+            fontsize=9.5,
+        )
+    if found.published:
+        items, growth = zip(*found.published, strict=True)
+        style = {"color": "black", "mfc": "white", "ms": 8, "ls": "none"}
+        axes.plot(items, growth, marker="o", label="exact, at the published W", **style)
+    axes.axhline(64e9, color="black", lw=1)
+    axes.text(2900, 64e9 * 1.3, "64 GB", ha="right", fontsize=9.5)
+    axes.yaxis.set_major_formatter(FuncFormatter(_bytes))
+    plain_ticks(axes, (5, 10, 20, 50, 100, 200, 500, 1000, 2000))
+    axes.set_ylim(2e4, 1e14)
+    axes.legend(
+        title="measured, W = 1,000,000",
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.14),
+        ncols=2,
+    )
+    return figure
+
+
+def _time(record: Record) -> Figure | None:
+    found = chart_data.time_by_n(record)
+    if not found:
+        return None
+    n, share = chart_data.share_of_time(found, "stock.dp", "patched.exact")
+    figure, axes = new_axes(
+        f"At n = {n:,.0f} exact takes {share:.0%} of released dp's time"
+        if share
+        else "Time of one solve",
+        "items, n (random, W = 10,000)",
+        "time of one solve (ms), one thread",
+    )
+    axes.set(xscale="log", yscale="log")
+    for contender, points in found.items():
+        line(axes, contender, points)
+    plain_ticks(axes, sorted({n for points in found.values() for n, _ in points}))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def _budget(record: Record) -> Figure | None:
+    found = chart_data.used_by_budget(record)
+    if found is None:
+        return None
+    figure = Figure(figsize=(7.6, 6.0))
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    top.set_title(f"Some solvers go over the budget: {found.model}", pad=12)
+    worst = max(u / b - 1 for points in found.used.values() for b, u in points)
+    for contenders, points in found.used.items():
+        line(top, contenders[-1], points, label=joined_label(contenders))
+        line(bottom, contenders[-1], [(b, 100 * (u / b - 1)) for b, u in points])
+    ends = [b for points in found.used.values() for b, _ in points]
+    top.plot(
+        (0, max(ends)), (0, max(ends)), color="black", lw=1, zorder=0, label="y = x"
+    )
+    bottom.axhline(0, color="black", lw=1, zorder=0)
+    bottom.set_ylim(min(-6.0, -15 * worst), 110 * worst if worst > 0 else 2)
+    top.set_ylabel("memory of the saved set\n(share of what can be saved)")
+    bottom.set_ylabel("above the\nbudget (%)")
+    bottom.set_xlabel(_BUDGET)
+    top.legend(loc="upper left")
+    return figure
+
+
+def _recompute(record: Record) -> Figure | None:
+    found = chart_data.extra_by_model(record)
+    if not found:
+        return None
+    height = 1.6 + 0.34 * len(found)
+    none = all(extras.get("patched.exact", 0) < 1e-6 for extras in found.values())
+    figure, axes = new_axes(
+        "exact recomputes no more than it must" if none else "Extra recomputation",
+        "recomputation above the optimum (%), worst of the budgets that are kept",
+        "",
+        height,
+    )
+    models = list(found)
+    contenders = chart_data.RECOMPUTE
+    for offset, contender in enumerate(contenders):
+        shift = (offset - (len(contenders) - 1) / 2) * 0.2
+        points = [
+            (found[model][contender], row + shift)
+            for row, model in enumerate(models)
+            if contender in found[model]
+        ]
+        line(axes, contender, points, ls="none")
+    axes.set_xscale("symlog", linthresh=0.1, linscale=0.5)
+    axes.set_xlim(-0.01, None)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.set_yticks(range(len(models)), models)
+    axes.set_ylim(len(models) - 0.4, -0.6)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return figure
+
+
+def frontier(found: chart_data.Frontier, budgets: Sequence[float]) -> str:
+    """Draw one model's frontier; the solvers' sets stand at the memory they use."""
+    with mpl.rc_context(SETTINGS):
+        figure = _frontier_figure(found, "sets, at the memory they use")
+        for budget in budgets:
+            figure.axes[0].axvline(budget, color="#777777", lw=0.8, ls=":", zorder=0)
+        return svg(figure)
+
+
+def _frontier(record: Record) -> Figure | None:
+    found = chart_data.frontier(record)
+    return _frontier_figure(found, "sets within the budget") if found else None
+
+
+def _frontier_figure(found: chart_data.Frontier, title: str) -> Figure:
+    figure, axes = new_axes(
+        f"What a budget buys: {found.model}",
+        _BUDGET,
+        "recomputed work (% of all that may be recomputed)",
+    )
+    x, y = zip(*found.best, strict=True)
+    axes.plot(x, y, color="black", lw=1.8, label="optimum")
+    for contender, points in found.kept.items():
+        size = 9.0 if contender == "patched.exact" else 5.5
+        line(axes, contender, points, ls="none", mfc="none", ms=size)
+    axes.set_ylim(0, None)
+    axes.legend(loc="upper right", title=title)
+    return figure
+
+
+def _delivered(record: Record) -> Figure | None:
+    found = chart_data.delivered(record)
+    if not found:
+        return None
+    figure = Figure(figsize=(7.6, 6.6))
+    panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
+    for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
+        total = len(within) + len(over)
+        axes.set_title(
+            f"{contender_name(variant)}: {len(over)} of {total} over", fontsize=10.5
+        )
+        axes.axline((0, 0), slope=1, color="black", lw=1, zorder=0)
+        style = {"color": COLOURS[variant], "ls": "none", "ms": 5, "alpha": 0.8}
+        for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
+            if points:
+                axes.plot(*zip(*points, strict=True), marker, mfc=fill, **style)
+        axes.set(xlim=(0, None), ylim=(0, None))
+    title = "What partitions save, against what was asked; triangles are over"
+    style = {"fontsize": 12, "weight": "bold", "ha": "left"}
+    figure.suptitle(title, x=0.01, **style)
+    figure.supxlabel("memory budget asked for", fontsize=11)
+    figure.supylabel("bytes saved by the partition, one mark per model", fontsize=11)
+    figure.tight_layout()
+    return figure
+
+
+def _training(record: Record) -> Figure | None:
+    runs = chart_data.training(record)
+    if not runs:
+        return None
+    figure = Figure(figsize=(7.6, 6.4), layout="constrained")
+    top, bottom = figure.subplots(2, 1, height_ratios=(3, 2))
+    same = chart_data.same_losses(runs)
+    title = "A smaller budget changes the memory, not the training"
+    top.set_title(title if same else "Training at two budgets", pad=12)
+    every = max(1, len(runs[0].losses) // 12)
+    for number, run in enumerate(runs):
+        style = {"lw": 1.2, "ms": 7, "mfc": "none" if run.budget == 1 else None}
+        line(
+            top,
+            run.contender,
+            enumerate(run.losses, 1),
+            label=_training_label(run),
+            # Curves that lie on one another keep markers of their own.
+            markevery=(number * every // len(runs), every),
+            **style,
+        )
+    top.set(xlabel="step", ylabel="loss")
+    top.legend()
+    places = range(len(runs))
+    greys = [str(0.75 if run.budget == 1 else 0.35) for run in runs]
+    bottom.barh(places, [run.saved for run in runs], color=greys, height=0.6)
+    for place, run in zip(places, runs, strict=True):
+        text = f" {run.saved:.3g} MB, {1e3 * run.seconds:.3g} ms a step"
+        bottom.text(run.saved, place, text, va="center", fontsize=9.5)
+    bottom.set_yticks(places, [_training_label(run) for run in runs])
+    bottom.set_xlim(0, 1.4 * max(run.saved for run in runs))
+    bottom.set_xlabel("activations saved for the backward pass (MB)")
+    bottom.grid(visible=False, axis="y")
+    bottom.set_axisbelow(True)
+    return figure
+
+
+def _training_label(run: chart_data.Training) -> str:
+    return f"{contender_name(run.contender)}, at {run.budget:g}"
+
+
+def _bytes(size: float, _: object) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000:
+            return f"{size:g} {unit}"
+        size /= 1000
+    return f"{size:g} PB"

@@ -1,0 +1,192 @@
+"""What partitions deliver of the budget: the numbers behind the claims on it.
+
+Only runs in which the knapsack decides count. Shares are explained in
+benchmarks/SCHEMA.md.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from acknap.bench.record import Record
+from acknap.report.memory import Number
+from acknap.report.stats import short
+
+MEASURES = ("ratio", "bytes", "storages", "live")
+# Relative excess that is rounding.
+_ROUNDING = 1e-9
+# Runtime below this share of all items' is nothing: some items cost one operation.
+_LEAST = 1e-6
+# Small parameters, such as norms' weights, are left out of the saved set all the time.
+_NOTICED = 0.01
+
+Run = dict[str, Any]
+
+
+def points(record: Record) -> list[dict[str, Any]]:
+    """Return the points in which live bytes were counted: not those of old records."""
+    found = record.of("delivered")
+    return [p for p in found if any("live" in row for row in p["rows"])]
+
+
+def runs(record: Record, contender: str) -> Iterator[tuple[str, float, Run]]:
+    """Return the runs of a contender: model, runtime of all items, what came out."""
+    for point in points(record):
+        name = point["problem"].removeprefix("real:captured/")
+        for row in point["rows"]:
+            if row["contender"] == contender and row.get("knapsack_used"):
+                yield name, point["total"], row
+
+
+def excess(row: Run, measure: str) -> float:
+    """Return by what share a run is over the budget by a measure; 0 if it is not.
+
+    Where nothing can be within the budget, because of what must be saved, the least
+    that can be kept alive takes its place.
+    """
+    over = row[measure] / _allowed(row) - 1
+    return float(over) if over > _ROUNDING else 0.0
+
+
+def _allowed(row: Run) -> float:
+    return float(max(row["budget"], row.get("least", 0.0)))
+
+
+def over(
+    record: Record, contender: str, measures: Sequence[str] = ("ratio", "live")
+) -> Number | None:
+    """How many runs are over the budget by one of some measures."""
+    found = [row for _, _, row in runs(record, contender)]
+    if not found:
+        return None
+    words = []
+    for measure in MEASURES:
+        beyond = [e for row in found if (e := excess(row, measure))]
+        worst = f", worst +{short(100 * max(beyond))} %" if beyond else ""
+        words.append(f"{len(beyond)} by {measure}{worst}")
+    count = sum(any(excess(row, measure) for measure in measures) for row in found)
+    text = f"over the budget: {'; '.join(words)}; of {len(found)} runs"
+    if forced := sum(_allowed(row) > row["budget"] for row in found):
+        text += f", in {forced} of which what must be saved is more than the budget"
+    return Number(count, text)
+
+
+def kept_plans(record: Record, contender: str) -> Number | None:
+    """How many partitions are over the budget although their plan is not."""
+    found = [row for _, _, row in runs(record, contender)]
+    if not found:
+        return None
+    broken = [row for row in found if is_broken(row)]
+    return Number(len(broken), f"{len(broken)} of {len(found)} runs")
+
+
+def is_broken(row: Run) -> bool:
+    """Whether the plan keeps the budget and the partition's ratio does not."""
+    return not excess(row, "plan") and bool(excess(row, "ratio"))
+
+
+def recompute(record: Record, base: str, contender: str) -> Number | None:
+    """Recomputed runtime of a contender over the base's, geometric mean.
+
+    Runs count in which the base is within the budget by ratio, bytes and live bytes.
+    """
+    others = {
+        (name, row["budget"]): row["recomputed"]
+        for name, _, row in runs(record, contender)
+    }
+    logs = [
+        math.log(max(others[key], least) / max(row["recomputed"], least))
+        for name, total, row in runs(record, base)
+        if (key := (name, row["budget"])) in others
+        and not excess(row, "ratio")
+        and not excess(row, "bytes")
+        and not excess(row, "live")
+        and (least := _LEAST * total)
+    ]
+    if not logs:
+        return None
+    mean, low, high = (math.exp(f(logs)) for f in (statistics.mean, min, max))
+    text = f"{mean:.4f} ({low:.3f} to {high:.3f}) over {len(logs)} runs"
+    return Number(mean, text)
+
+
+def unit(record: Record, side: str) -> Number | None:
+    """What a budget of 1 is, as a share of what is saved without a budget."""
+    shares = [1 / point["unbudgeted"][side] for point in points(record)]
+    if not shares:
+        return None
+    middle = statistics.median(shares)
+    text = f"{min(shares):.3f} to {max(shares):.3f}, median {middle:.3f}"
+    return Number(middle, f"{text}, {len(shares)} models")
+
+
+def flattered(record: Record, contender: str) -> Number | None:
+    """By how much the partitioner's own ratio is below the share that stays alive."""
+    found = [row["live"] - row["ratio"] for _, _, row in runs(record, contender)]
+    if not found:
+        return None
+    count = sum(difference > _NOTICED for difference in found)
+    text = f"by up to {max(found):.3f}, by over {_NOTICED:g} in {count}"
+    return Number(max(found), f"{text} of {len(found)} runs")
+
+
+def extra_cuts(record: Record, contender: str) -> Number | None:
+    """Mean of the min-cuts after the first one that carries out the plan."""
+    cuts = [row["cuts"] - 1 for _, _, row in runs(record, contender)]
+    if not cuts:
+        return None
+    mean = statistics.mean(cuts)
+    return Number(mean, f"{short(mean)} a run, at most {max(cuts)}, {len(cuts)} runs")
+
+
+def extra_time(
+    record: Record, base: str, contender: str, plain: bool = False
+) -> Number | None:
+    """Partition time of a contender above the base's, as a share of the base's.
+
+    Args:
+        record: The measurements.
+        base: The one that it is compared to.
+        contender: The one that may take longer.
+        plain: Whether only runs without an extra cut count.
+    """
+    theirs = {(name, row["budget"]): row for name, _, row in runs(record, base)}
+    shares = [
+        # What no budget changes is the base's for both.
+        (_spent(row) - _spent(other)) / (other["base_seconds"] + _spent(other))
+        for name, _, row in runs(record, contender)
+        if (other := theirs.get((name, row["budget"])))
+        and not (plain and row["cuts"] > 1)
+    ]
+    if not shares:
+        return None
+    middle, mean = statistics.median(shares), statistics.mean(shares)
+    text = f"mean {100 * mean:+.2f} %, median {100 * middle:+.2f} %"
+    return Number(mean, f"{text}, {len(shares)} runs")
+
+
+def solver_share(record: Record, contender: str) -> Number | None:
+    """The solver's share of the partition time, median of the runs."""
+    shares = [
+        row["solve_seconds"] / (row["base_seconds"] + _spent(row))
+        for _, _, row in runs(record, contender)
+    ]
+    if not shares:
+        return None
+    middle = statistics.median(shares)
+    low, high = (100 * f(shares) for f in (min, max))
+    text = f"median {short(100 * middle)} %, {short(low)} to {short(high)} %"
+    return Number(middle, f"{text}, {len(shares)} runs")
+
+
+def _spent(row: Run) -> float:
+    return float(row["solve_seconds"] + row["cut_seconds"])
+
+
+def models(record: Record, solvers: Sequence[str]) -> Number | None:
+    """How many captured models every solver was tried on."""
+    points = record.of("captured")
+    full = [p for p in points if {row["contender"] for row in p["rows"]} >= {*solvers}]
+    text = f"{len(full)} models, {len(solvers)} solvers"
+    return Number(len(full), text) if points else None

@@ -1,0 +1,255 @@
+"""The tables of a benchmark's report, in Markdown."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from acknap.bench.claims import Verdict
+from acknap.bench.record import Record
+from acknap.knapsack.contenders import SIDES, contender_name, in_setting, solver_name
+from acknap.report.chart_data import extra_recomputation
+from acknap.report.memory import memory_points
+from acknap.report.speed import thread_ratios
+from acknap.report.stats import median_seconds, percentile, ratio, short
+
+SOLVERS = ("dp", "hirschberg", "ilp", "greedy", "exact")
+
+Cells = Sequence[str]
+
+
+def table(header: Cells, rows: Iterable[Cells]) -> str:
+    """Return a Markdown table; columns after the first are numbers."""
+    line = ("---", *("---:" for _ in header[1:]))
+    lines = (header, line, *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def text_table(header: Cells, rows: Iterable[Cells]) -> str:
+    """Return a Markdown table of text."""
+    lines = (header, ("---",) * len(header), *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
+    """Return a line per claim."""
+    header = ["claim", "holds?", "measured", "expected", "of"]
+    rows = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        row = [claim.text, verdict.word, verdict.measured, claim.expected, claim.source]
+        if commands:
+            row += [f"`{claim.name}`", claim.needs or "-"]
+        rows.append(row)
+    return text_table([*header, *(("name", "needs") if commands else ())], rows)
+
+
+def quality(record: Record) -> str:
+    """Return a line per solver: how good its sets on real models are."""
+    header = (
+        "solver",
+        "runs",
+        "over the budget",
+        "worst excess",
+        "over its own capacity",
+        "extra recomputation, median",
+        "worst",
+        "recomputes though all fits",
+    )
+    rows = []
+    for solver in SOLVERS:
+        for side, said in SIDES.items():
+            if cells := _quality_row(record, f"{side}.{solver}"):
+                rows.append((f"{solver_name(solver)}, {said}", *cells))
+    return table(header, rows)
+
+
+def _quality_row(record: Record, contender: str) -> Cells | None:
+    runs = failed = needless = own = 0
+    excess: list[float] = []
+    extra: list[float] = []
+    for point in record.of("real"):
+        for row in point["rows"]:
+            if row["contender"] != contender:
+                continue
+            runs += 1
+            if "failed" in row:
+                failed += 1
+                continue
+            own += row["over"] > 0
+            if row["excess"]:
+                excess.append(row["excess"])
+                continue
+            best, total = point["best"][str(row["budget"])], point["total"]
+            more = extra_recomputation(row["value"], best, total)
+            if more is not None:
+                extra.append(more)
+            elif best is not None:
+                # Sums of whole numbers are exact; others may differ by rounding.
+                least = best if float(best).is_integer() else best * (1 - 1e-13)
+                needless += row["value"] < least
+    if not runs:
+        return None
+    return (
+        f"{runs}" + (f" ({failed} failed)" if failed else ""),
+        str(len(excess)),
+        _percent(max(excess, default=0)),
+        str(own),
+        _percent(statistics.median(extra) if extra else 0),
+        _percent(max(extra, default=0)),
+        str(needless),
+    )
+
+
+def speed(record: Record, topic: str) -> str:
+    """Return a line per point: the base's time, the others' ratios to it."""
+    points = record.of(topic)
+    names = list(dict.fromkeys(name for p in points for name in p["contenders"]))
+    if not points:
+        return "Not measured."
+    base = names[0]
+    header = (
+        "problem",
+        "rounds",
+        f"{contender_name(base)} (ms)",
+        *map(contender_name, names[1:]),
+    )
+    rows = []
+    for point in points:
+        seconds = median_seconds(point, base)
+        cells = [_speed_cell(point, base, name) for name in names[1:]]
+        shown = short(1e3 * seconds) if seconds else "-"
+        rows.append((_problem(point), str(point["rounds"]), shown, *cells))
+    return table(header, rows)
+
+
+def _speed_cell(point: dict[str, Any], base: str, name: str) -> str:
+    if name in point["failed"]:
+        return str(point["failed"][name]).partition(":")[2].strip()[:40]
+    one = ratio(point, base, name)
+    if one is None:
+        return "absent" if name in point["absent"] else "-"
+    wrong = point["answers"].get(name, {}).get("right") is False
+    return f"{one}{' [wrong]' if wrong else ''}"
+
+
+def threads(record: Record) -> str:
+    """Return a line per solver and load: the default number of threads against one."""
+    points = record.of("threads")
+    if not points:
+        return "Not measured."
+    header = (
+        "solver",
+        "beside it",
+        "points",
+        "one thread, over one idle",
+        "default over one thread, median",
+        "p99",
+        "wrong answers",
+    )
+    rows = [
+        (contender_name(name), said, *_threads_row(points, record, name, load))
+        for name in points[0]["contenders"]
+        for load, said in (("idle", "nothing"), ("loaded", "two busy loops"))
+    ]
+    return table(header, rows)
+
+
+def _threads_row(
+    points: list[dict[str, Any]], record: Record, contender: str, load: str
+) -> Cells:
+    one, idle = (in_setting(contender, "one", where) for where in (load, "idle"))
+    slower = [over.median for point in points if (over := ratio(point, one, idle))]
+    shares = [median for median, _ in thread_ratios(record, contender, load)]
+    wrong = sum(
+        not answer["right"] or answer.get("changes", False)
+        for point in points
+        if (answer := point["answers"].get(contender))
+    )
+    return (
+        str(len(slower)),
+        short(statistics.median(slower)) if slower else "-",
+        short(statistics.median(shares)) if shares else "-",
+        short(percentile(shares, 0.99)) if shares else "-",
+        str(wrong),
+    )
+
+
+def memory(record: Record) -> str:
+    """Return a line per measured peak."""
+    names = dict.fromkeys(p["contenders"][0] for p in record.of("memory"))
+    rows = [
+        (
+            _problem(point) + (", limited" if point["kind"] == "limit" else ""),
+            contender_name(name),
+            f"{growth / 1e6:.2f}",
+            short(point["seconds"]),
+            "yes" if point["answer"]["right"] else "no",
+        )
+        for name in names
+        for point, growth in memory_points(record, name)
+    ]
+    rows += [
+        (
+            f"{_problem(point)}, limited",
+            contender_name(point["contenders"][0]),
+            f"died, asking for {point['asked'] / 1e6:.1f}",
+            "-",
+            "-",
+        )
+        for point in record.of("limit")
+        if point.get("asked")
+    ]
+    return table(("problem", "solver", "peak growth (MB)", "seconds", "right"), rows)
+
+
+def small(record: Record) -> str:
+    """Return a line per solver: how often it is wrong on small random problems."""
+    totals: dict[str, dict[str, int]] = {}
+    for point in record.of("small"):
+        for name, counts in point["counts"].items():
+            total = totals.setdefault(name, {})
+            for what, count in counts.items():
+                total[what] = total.get(what, 0) + count
+    faults = sorted({w for counts in totals.values() for w in counts} - {"right"})
+    rows = [
+        (
+            contender_name(name),
+            str(sum(counts.values())),
+            *(str(counts.get(f, 0)) for f in faults),
+        )
+        for name, counts in totals.items()
+    ]
+    return table(("solver", "problems", *faults), rows)
+
+
+def setting(record: Record) -> str:
+    """Return what the record was made on."""
+    key = record.header["key"]
+    machine = key["machine"]
+    loads = [point["load"] for point in record.points.values()]
+    spread = f", {min(loads)} to {max(loads)}" if loads else ""
+    rows = [
+        ("started", record.header["started"]),
+        ("points", str(len(record.points))),
+        ("machine", f"{machine['cpu']}, {machine['cores']} cores"),
+        ("memory", f"{machine['memory_gib']} GiB"),
+        ("system", machine["system"]),
+        ("load while measuring", f"median {statistics.median(loads or [0])}{spread}"),
+        ("series", f"{key['target']}, SHA-256 of the patches {key['series']}"),
+    ]
+    for side, found in key["sides"].items():
+        packages = (f"{n} {v}" for n, v in found["packages"].items() if v)
+        rows.append((side, f"Python {found['python']}, {', '.join(packages)}"))
+    return text_table(("", ""), rows)
+
+
+def _problem(point: dict[str, Any]) -> str:
+    name = point["problem"].removeprefix("real:")
+    budgets = point["budgets"]
+    if len(budgets) > 1:
+        return f"{name}, {len(budgets)} budgets"
+    return name if "units" in name else f"{name}, budget {budgets[0]:g}"
+
+
+def _percent(value: float) -> str:
+    return "0" if value < 1e-9 else f"{short(100 * value)} %"

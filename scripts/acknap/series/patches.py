@@ -1,0 +1,165 @@
+"""The patches of a series, as they lie under patches/."""
+
+import email.policy
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email import message_from_bytes
+from pathlib import Path
+
+from acknap.base import git
+from acknap.base.errors import HarnessError, SeriesError
+from acknap.base.files import restore_directory
+from acknap.base.layout import Layout
+from acknap.upstream.targets import Series, Target
+
+OPTIONAL = "optional"
+_FILE = re.compile(
+    r"^diff --git a/(?P<path>\S+) b/(?P=path)\n"
+    r"(?:new file mode \d+\nindex 0+\.\.(?P<added>[0-9a-f]{40})\n)?",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch file.
+
+    Attributes:
+        name: Path below the series' directory: `0001-x.patch`, `optional/0001-y.patch`.
+        title: First line of its message.
+        added: Files that it adds, with their blob ids.
+        modified: Files of upstream that it changes.
+    """
+
+    path: Path
+    name: str
+    title: str
+    added: Mapping[str, str]
+    modified: tuple[str, ...]
+
+    @property
+    def optional(self) -> bool:
+        """Whether a user may leave it out."""
+        return self.name.startswith(f"{OPTIONAL}/")
+
+    def identity(self) -> tuple[bytes, bytes]:
+        """Its message and git's id of its change, which no line number enters."""
+        data = self.path.read_bytes()
+        found = git.run(self.path.parent, "patch-id", "--stable", stdin=data)
+        return data.partition(b"\ndiff --git ")[0], found.split()[0]
+
+
+def load(layout: Layout, series_name: str) -> list[Patch]:
+    """The patches of a series in the order in which they apply, optional ones last.
+
+    Raises:
+        SeriesError: there are none, or one was not made by `export`.
+    """
+    if not has_patches(layout, series_name):
+        shown = layout.relative(layout.patches / series_name)
+        raise SeriesError(
+            f"{shown} has no patches: commit them in a tree made by `apply`, then run "
+            "`./scripts/harness export TREE`"
+        )
+    return load_from(layout.patches / series_name)
+
+
+def load_sources(layout: Layout, series: Series) -> list[Patch]:
+    """What export makes a series from: a variant shares all but its own patches.
+
+    Raises:
+        SeriesError: `differs` names what is no patch of both series.
+    """
+    own = load(layout, series.name)
+    if series.variant_of is None:
+        return own
+    shared = load(layout, series.variant_of)
+    of_both = {one.name for one in own} & {one.name for one in shared}
+    for name in series.differs:
+        if name not in of_both:
+            raise SeriesError(
+                f"{name} under `differs` of series {series.name} in "
+                f"patches/targets.toml is no patch of it and of {series.variant_of}"
+            )
+    return sorted(
+        [
+            *(one for one in shared if one.name not in series.differs),
+            *(one for one in own if one.name in series.differs),
+        ],
+        key=lambda one: (one.optional, one.name),
+    )
+
+
+def load_from(directory: Path) -> list[Patch]:
+    """The patches below any directory, in the order in which they apply."""
+    paths = sorted(directory.glob("*.patch"))
+    paths += sorted((directory / OPTIONAL).glob("*.patch"))
+    return [_parse(path, path.relative_to(directory).as_posix()) for path in paths]
+
+
+def has_patches(layout: Layout, series_name: str) -> bool:
+    """Whether the series has a first patch yet."""
+    directory = layout.patches / series_name
+    restore_directory(directory)
+    return any(directory.glob("*.patch"))
+
+
+def revision(layout: Layout, series_name: str) -> str:
+    """A hash of the mandatory patches, which names their state."""
+    digest = hashlib.sha256()
+    for patch in load(layout, series_name):
+        if not patch.optional:
+            digest.update(patch.path.read_bytes())
+    return digest.hexdigest()
+
+
+def touched_files(layout: Layout, target: Target) -> list[str]:
+    """Files below torch/ that a target's mandatory patches add or change."""
+    touched = {
+        path
+        for patch in load(layout, target.series)
+        if not patch.optional
+        for path in (*patch.added, *patch.modified)
+    }
+    return sorted(path for path in touched if path.startswith("torch/"))
+
+
+def source_of(layout: Layout, path: str) -> Path | None:
+    """Where a file that a series adds is edited; None if it is in neither source."""
+    tests = "test/functorch/"
+    if path.startswith(tests):
+        source = layout.suite / path.removeprefix(tests)
+    else:
+        source = layout.overlay / path
+    return source if source.is_file() else None
+
+
+def new_files(layout: Layout) -> list[str]:
+    """Every file of the overlay and the suite, by its path in the torch tree."""
+    overlay = [
+        path.relative_to(layout.overlay).as_posix()
+        for path in layout.overlay.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    suite = [f"test/functorch/{path.name}" for path in layout.suite.glob("test_*.py")]
+    return sorted(overlay + suite)
+
+
+def _parse(path: Path, name: str) -> Patch:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise HarnessError(f"cannot read {path}: {error.strerror}") from None
+    subject = message_from_bytes(data, policy=email.policy.default)["subject"]
+    files = list(_FILE.finditer(data.decode(errors="replace")))
+    if not subject or not files:
+        raise SeriesError(f"{path} is not a patch made by `export`")
+    return Patch(
+        path=path,
+        name=name,
+        title=str(subject).removeprefix("[PATCH] "),
+        added={match["path"]: match["added"] for match in files if match["added"]},
+        modified=tuple(match["path"] for match in files if not match["added"]),
+    )

@@ -1,0 +1,57 @@
+"""The tests that claim to be fixed by the series, and whether they are."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from acknap.base.errors import HarnessError
+from acknap.suite.categories import Category, Row
+
+# A test whose file stock cannot have cannot fail there, and counts as fixed.
+HELD = (Category.FIXED, Category.NOT_IN_STOCK)
+
+
+def load(path: Path) -> dict[str, list[str]]:
+    """Read the claims: patterns of ``Class::method`` by test file."""
+    try:
+        content = tomllib.loads(path.read_text())
+        claims = content.pop("fixed")
+    except (OSError, ValueError, KeyError) as error:
+        raise HarnessError(f"{path.name}: cannot read the claims: {error!r}") from None
+    if content or not _well_formed(claims):
+        raise HarnessError(f"{path.name}: not a table 'fixed' of file = [patterns]")
+    return dict(claims)
+
+
+def broken(claims: Mapping[str, Iterable[str]], table: Iterable[Row]) -> list[str]:
+    """Return a line for each claim that does not hold in a table."""
+    table = list(table)
+    lines: list[str] = []
+    for file, patterns in claims.items():
+        for pattern in patterns:
+            claimed = [row for row in table if _matches(row.test, file, pattern)]
+            if not claimed:
+                lines.append(f"claimed as fixed, but no such test: {file}::{pattern}")
+            lines += [
+                f"claimed as fixed, but {_instead(row)}: {row.test}"
+                for row in claimed
+                if row.category not in HELD
+            ]
+    return lines
+
+
+def _well_formed(claims: object) -> bool:
+    return isinstance(claims, dict) and all(
+        isinstance(patterns, list) and all(isinstance(item, str) for item in patterns)
+        for patterns in claims.values()
+    )
+
+
+def _matches(test: str, file: str, pattern: str) -> bool:
+    found, _, name = test.partition("::")
+    return found == file and fnmatchcase(name, pattern)
+
+
+def _instead(row: Row) -> str:
+    return "passes on stock" if row.category is Category.KEPT else row.category

@@ -1,0 +1,199 @@
+"""The comparison as JSON, as Markdown and on the terminal."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from acknap.base.files import write_atomic
+from acknap.suite import categories
+from acknap.suite.categories import Category, Row
+from acknap.suite.run import SuiteRun
+from acknap.torches.inspect import Interpreter
+
+LONGEST_MESSAGE = 200  # characters, in the Markdown; the JSON has all of it
+
+Cells = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison.
+
+    Attributes:
+        command: What a user types to make it again.
+        runs: Every run of a suite, as (suite, run); stock before patched.
+        new_files: Test files that stock cannot have, with what stock lacks.
+        rows: One row per test.
+        problems: Why the comparison failed, empty if it did not.
+    """
+
+    target: str
+    against: str
+    command: str
+    runs: tuple[tuple[str, SuiteRun], ...]
+    new_files: Mapping[str, list[str]]
+    rows: tuple[Row, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """What was compared."""
+        return f"patched {self.target} against stock {self.against}"
+
+
+def as_json(comparison: Comparison) -> str:
+    """Return everything that the comparison saw, as JSON."""
+    record = {
+        "target": comparison.target,
+        "against": comparison.against,
+        "command": comparison.command,
+        "passed": not comparison.problems,
+        "problems": comparison.problems,
+        "counts": categories.counts(comparison.rows),
+        "not_in_stock": comparison.new_files,
+        "tests": [dataclasses.asdict(row) for row in comparison.rows],
+        "runs": [_run_record(suite, run) for suite, run in comparison.runs],
+    }
+    return json.dumps(record, indent=1) + "\n"
+
+
+def write(comparison: Comparison, folder: Path) -> None:
+    """Write compare.json and compare.md, each replaced at once."""
+    write_atomic(folder / "compare.json", as_json(comparison).encode())
+    write_atomic(folder / "compare.md", as_markdown(comparison).encode())
+
+
+def print_summary(comparison: Comparison, console: Console) -> None:
+    """Print the counts and what is wrong."""
+    style = box.SIMPLE_HEAD if console.is_terminal else None
+    table = Table(title=comparison.title, box=style)
+    header, lines = _count_table(comparison.rows)
+    for index, cell in enumerate(header):
+        table.add_column(cell, justify="right" if index else "left")
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
+    for text in (*comparison.problems, _conclusion(comparison)):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """Return the comparison as a page."""
+    kept = [row for row in comparison.rows if row.category is Category.KEPT]
+    others = [row for row in comparison.rows if row.category is not Category.KEPT]
+    parts = [
+        f"# Suite: {comparison.title}",
+        f"Made by `{comparison.command}`.",
+        f"**{_conclusion(comparison)}**",
+        "\n".join(f"- {_code(problem)}" for problem in comparison.problems),
+        "## Tests by result and solver",
+        _table(*_count_table(comparison.rows)),
+        "## Tests that differ",
+        _table(
+            ("test", "solver", "stock", "patched", "result"),
+            [_cells(row) for row in others],
+        ),
+        f"<details><summary>{len(kept)} tests kept: they pass on both</summary>",
+        _table(("test", "solver"), [(_code(row.test), row.solver) for row in kept]),
+        "</details>",
+        "## What tests say that do not pass",
+        _table(("test", "on", "message"), _messages(comparison.rows)),
+        "## What ran",
+        _table(*_run_table(comparison.runs)),
+        *(
+            f"Not in stock: {_code(file)} needs {', '.join(map(_code, lacking))}."
+            for file, lacking in comparison.new_files.items()
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _conclusion(comparison: Comparison) -> str:
+    if comparison.problems:
+        count = len(comparison.problems)
+        return f"Failed: {count} problem{'s' if count > 1 else ''}."
+    # Only upstream's own tests may fail on both sides in a comparison that passed.
+    both = sum(map(categories.fails_on_both, comparison.rows))
+    return (
+        "Passed: nothing regressed or is missing, the suite passes on patched, and "
+        "each test that claims to be fixed failed on stock."
+        + (f" {both} of upstream's own tests fail on both sides." if both else "")
+    )
+
+
+def _count_table(rows: Iterable[Row]) -> tuple[Cells, list[Cells]]:
+    """Return counts: a column per solver and one for all, a line per category."""
+    counts = categories.counts(rows)
+    lines: list[Cells] = []
+    for category in Category:
+        found = [per_category.get(category, 0) for per_category in counts.values()]
+        lines.append((category, *map(str, found), str(sum(found))))
+    return ("result", *counts, "all"), lines
+
+
+def _cells(row: Row) -> Cells:
+    sides = (side.status if side else "-" for side in (row.stock, row.patched))
+    return _code(row.test), row.solver, *sides, row.category
+
+
+def _messages(rows: Iterable[Row]) -> list[Cells]:
+    return [
+        (_code(row.test), where, _code(outcome.message[:LONGEST_MESSAGE]))
+        for row in rows
+        for where, outcome in (("stock", row.stock), ("patched", row.patched))
+        if outcome and outcome.message
+    ]
+
+
+def _run_table(runs: Iterable[tuple[str, SuiteRun]]) -> tuple[Cells, list[Cells]]:
+    """Return a column per run, a line per fact."""
+    columns = [
+        {
+            "suite": suite,
+            "tests": str(len(run.outcomes)),
+            "seconds": f"{run.seconds:.0f}",
+            "started": run.started,
+            **_interpreter_facts(run.interpreter),
+        }
+        for suite, run in runs
+    ]
+    lines = [(fact, *(column[fact] for column in columns)) for fact in columns[0]]
+    return ("", *(run.environment for _, run in runs)), lines
+
+
+def _interpreter_facts(found: Interpreter) -> dict[str, str]:
+    packages = (
+        f"{name} {version}" for name, version in found.packages.items() if version
+    )
+    return {
+        "torch": found.torch_version,
+        "torch commit": _code(found.git_version),
+        "knapsack.py": _code(found.knapsack_blob),
+        "Python": found.python,
+        "packages": ", ".join(packages),
+        "platform": found.platform,
+    }
+
+
+def _run_record(suite: str, run: SuiteRun) -> dict[str, Any]:
+    """Return a run without its outcomes, which stand in the rows."""
+    record = dataclasses.asdict(run)
+    del record["outcomes"], record["interpreter"]["faults"]
+    return {"suite": suite, **record, "hash_seed": "random"}
+
+
+def _table(header: Cells, lines: Iterable[Cells]) -> str:
+    rows = [header, ("---",) * len(header), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _code(text: str) -> str:
+    """Quote text for a table cell."""
+    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"

@@ -1,0 +1,187 @@
+"""Run a suite of test files in one environment, in a fresh process."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from acknap.base.errors import HarnessError
+from acknap.base.progress import working
+from acknap.suite import outcomes
+from acknap.suite.outcomes import Outcome
+from acknap.torches.environments import Environment
+from acknap.torches.inspect import Interpreter, clean_variables, inspect, label
+
+PYTEST_OPTIONS = (
+    *("-p", "no:cacheprovider"),
+    # As many processes as there are cores, each with one file at a time. A process with
+    # torch in it takes up to 1 GB.
+    *("-p", "xdist", "--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile"),
+    *("-o", "junit_family=xunit2"),
+    # One broken file must not hide the results of the others.
+    "--continue-on-collection-errors",
+)
+
+# "[ 12/345]" in a line of pytest's output.
+COUNTS = re.compile(rb"\[ *(\d+)/(\d+)\]")
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """What one run of the suite did, and in what."""
+
+    environment: str
+    interpreter: Interpreter
+    files: Mapping[str, str]
+    outcomes: Mapping[str, Outcome]
+    exit_status: int
+    started: str
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether no test failed."""
+        return self.exit_status == 0
+
+
+def run(
+    environment: Environment,
+    suite: Path,
+    out: Path,
+    *,
+    leave_out: Collection[str] = (),
+    quiet: bool = False,
+) -> SuiteRun:
+    """Run a suite's test files in an environment.
+
+    Args:
+        environment: Where to run; it must be what targets.toml pins.
+        suite: Folder with the test files and whatever lies beside them.
+        out: Folder that gets junit.xml and, if quiet, pytest.log.
+        leave_out: Test files that are not run.
+        quiet: Show progress, and keep pytest's own output in the log. Otherwise
+            pytest's output is shown as it comes.
+
+    Raises:
+        HarnessError: The run proves nothing; see ``outcomes.read``.
+    """
+    where = label(environment)
+    if quiet:
+        where += f" (log: {out / 'pytest.log'})"
+    files = sorted({path.name for path in suite.glob("test_*.py")} - {*leave_out})
+    if not files:
+        raise HarnessError(f"{where}: no test file to run in {suite}")
+    out.mkdir(parents=True, exist_ok=True)
+    # Outside any checkout, so that no conftest and no torch/ folder is picked up.
+    with tempfile.TemporaryDirectory(prefix="acknap-") as temporary:
+        work = Path(temporary).resolve()
+        _copy(suite, work / "suite")
+        interpreter = inspect(environment)
+        started, clock = datetime.now(UTC), time.monotonic()
+        status = _pytest(environment, work, files, out if quiet else None)
+        seconds = round(time.monotonic() - clock, 3)
+        results = outcomes.read(work / "junit.xml", status, where)
+        shutil.copyfile(work / "junit.xml", out / "junit.xml")
+        hashes = _hashes(work / "suite", leave_out)
+        prefix = environment.python.parent.parent
+        results = {
+            test: _without_paths(outcome, {work: "WORK", prefix: "ENV"})
+            for test, outcome in results.items()
+        }
+    _check_every_file_ran(files, results, where)
+    return SuiteRun(
+        environment=label(environment),
+        interpreter=interpreter,
+        files=hashes,
+        outcomes=results,
+        exit_status=status,
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+    )
+
+
+def _copy(suite: Path, copy: Path) -> None:
+    hidden = shutil.ignore_patterns("__pycache__", ".*")
+    shutil.copytree(suite, copy, ignore=hidden)
+    # A configuration of its own: none of the harness's, none of the user's.
+    (copy / "pytest.ini").write_text("[pytest]\n")
+
+
+def _pytest(
+    environment: Environment, work: Path, files: list[str], log_folder: Path | None
+) -> int:
+    command: list[str | os.PathLike[str]] = [environment.python, "-m", "pytest"]
+    command += [*PYTEST_OPTIONS, "--junitxml", work / "junit.xml", *files]
+    variables, folder = clean_variables(work), work / "suite"
+    if log_folder is None:
+        return subprocess.run(command, cwd=folder, env=variables).returncode
+    command += ["-v", "-o", "console_output_style=count"]
+    log = log_folder / "pytest.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            command, cwd=folder, env=variables, stdout=output, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        try:
+            _show_progress(process, log, f"Suite on {label(environment)}")
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode
+
+
+def _show_progress(process: subprocess.Popen[bytes], log: Path, what: str) -> None:
+    """Follow a run until it ends: a bar on a terminal, plain lines elsewhere.
+
+    The counts come from the log and serve the display alone.
+    """
+    if not sys.stderr.isatty():
+        with working(what):
+            process.wait()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as display:
+        task = display.add_task(what, total=None)
+        while process.poll() is None:
+            counts = COUNTS.findall(log.read_bytes())
+            if counts:
+                done, total = map(int, counts[-1])
+                display.update(task, completed=done, total=total)
+            time.sleep(0.2)
+
+
+def _hashes(folder: Path, leave_out: Collection[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file of the copied suite that took part."""
+    return {
+        path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in {*leave_out, "pytest.ini"}
+    }
+
+
+def _without_paths(outcome: Outcome, names: Mapping[Path, str]) -> Outcome:
+    """Take this machine's paths out of a message: results are committed."""
+    message = outcome.message
+    for path, name in names.items():
+        message = message.replace(str(path), name)
+    return Outcome(outcome.status, message, outcome.seconds)
+
+
+def _check_every_file_ran(
+    files: list[str], results: Mapping[str, Outcome], where: str
+) -> None:
+    ran = {test.partition("::")[0] for test in results}
+    if empty := sorted(set(files) - ran):
+        raise HarnessError(f"{where}: no test ran in {', '.join(empty)}")

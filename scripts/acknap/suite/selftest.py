@@ -1,0 +1,88 @@
+"""`test`: all that has to hold before a change goes in."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from acknap.base.errors import HarnessError
+from acknap.base.layout import Layout
+from acknap.series import lint, tree
+from acknap.series.check import run_check
+from acknap.series.patches import load
+from acknap.suite import run as suite
+from acknap.torches import environments
+from acknap.upstream import pristine
+from acknap.upstream.targets import Targets
+
+# The bases of two series; the third is one of them but for a hunk.
+SUITE_TARGETS = ("v2.9.1", "v2.10.0")
+
+_COMMANDS = (
+    ("ruff", "check"),
+    ("ruff", "format", "--check"),
+    ("mypy",),
+    ("pytest",),
+)
+
+
+def run_test(layout: Layout) -> int:
+    """Run every step, whatever the earlier ones said.
+
+    The suite comes last, so that the output ends with pytest's own summary.
+
+    Returns:
+        0 if all passed, else 1.
+    """
+    steps: dict[str, Callable[[], bool]] = {
+        shlex.join(words): partial(_run_command, layout, words) for words in _COMMANDS
+    }
+    steps["harness check"] = partial(_run_check, layout)
+    for target in SUITE_TARGETS:
+        steps[f"types on {target}"] = partial(_run_types, layout, target)
+    for target in SUITE_TARGETS:
+        steps[f"suite on patched {target}"] = partial(_run_suite, layout, target)
+    failed = [name for name, step in steps.items() if not _passes(name, step)]
+    if failed:
+        print(f"Failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _passes(name: str, step: Callable[[], bool]) -> bool:
+    print(f"\n$ {name}", flush=True)
+    try:
+        return step()
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return False
+
+
+def _run_command(layout: Layout, words: tuple[str, ...]) -> bool:
+    done = subprocess.run([sys.executable, "-m", *words], cwd=layout.root)
+    return done.returncode == 0
+
+
+def _run_check(layout: Layout) -> bool:
+    return run_check(layout, Targets.load(layout), target=None, as_json=False) == 0
+
+
+def _run_types(layout: Layout, name: str) -> bool:
+    """Check types with those of torch, of which `check` has a few files."""
+    target = Targets.load(layout).get(name)
+    torch = environments.stock(layout, target).site_packages / "torch"
+    released = pristine.read(layout, target)
+    patched = tree.patched_files(target, released, load(layout, target.series))
+    found = lint.added(
+        lint.lint_types(released, torch),
+        lint.lint_types({**released, **patched}, torch),
+    )
+    for remark in found:
+        print(remark)
+    return not found
+
+
+def _run_suite(layout: Layout, name: str) -> bool:
+    environment = environments.patched(layout, Targets.load(layout).get(name))
+    out = layout.build / "test" / name
+    return suite.run(environment, layout.suite, out).passed

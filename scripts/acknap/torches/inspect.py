@@ -1,0 +1,129 @@
+"""The interpreter of an environment: started clean, described, and checked."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acknap.base.errors import HarnessError
+from acknap.base.layout import INSIDE
+from acknap.suite.new_files import Import
+from acknap.torches.environments import Environment
+
+PROBE = INSIDE / "probe.py"
+
+# What a user's shell may hold that changes what Python, pytest or torch does.
+DROPPED_PREFIXES = ("PYTHON", "PYTEST", "PYTORCH", "TORCH", "TRITON", "EXPECTTEST")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What the probe found in one environment."""
+
+    torch_version: str
+    git_version: str
+    knapsack_file: str
+    knapsack_blob: str
+    python: str
+    platform: str
+    packages: Mapping[str, str | None]
+    blobs: Mapping[str, str | None]
+    faults: Mapping[Import, str] = field(default_factory=dict)
+
+
+def label(environment: Environment) -> str:
+    """Name an environment in messages: ``stock v2.10.0``."""
+    return f"{environment.kind} {environment.target.name}"
+
+
+def clean_variables(scratch: Path) -> dict[str, str]:
+    """Return the environment variables of a test process.
+
+    Everything that torch, triton or a test caches goes below ``scratch``: on a
+    second run of the same model a warm cache would keep the solver from being
+    called at all. The hash seed stays random.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(DROPPED_PREFIXES) and name != "VIRTUAL_ENV"
+    }
+    fresh = {
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "TRITON_CACHE_DIR": "triton",
+        "XDG_CACHE_HOME": "cache",
+        "TMPDIR": "tmp",
+    }
+    for variable, name in fresh.items():
+        folder = scratch / name
+        folder.mkdir(parents=True, exist_ok=True)
+        kept[variable] = str(folder)
+    return kept | {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+
+
+def inspect(environment: Environment, imports: Iterable[Import] = ()) -> Interpreter:
+    """Describe an environment in a fresh process, and prove that it is the pinned one.
+
+    ``imports`` are tried too; those that fail are in the answer's ``faults``.
+    """
+    pins = _pins(environment)
+    request = {"files": sorted(pins), "imports": sorted(imports)}
+    with tempfile.TemporaryDirectory(prefix="acknap-") as scratch:
+        result = subprocess.run(
+            # Isolated: only the environment's own packages can be imported.
+            [environment.python, "-I", "-B", PROBE],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            cwd=scratch,
+            env=clean_variables(Path(scratch)),
+        )
+    where = label(environment)
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or ["no message"]
+        raise HarnessError(f"{where}: cannot be inspected: {lines[-1]}")
+    try:
+        answer = json.loads(result.stdout)
+        faults = {Import(*row[:2]): row[2] for row in answer.pop("faults")}
+        interpreter = Interpreter(**answer, faults=faults)
+    except (ValueError, TypeError, KeyError) as error:
+        raise HarnessError(f"{where}: the probe's answer is broken: {error}") from None
+    _check(environment, interpreter, pins)
+    return interpreter
+
+
+def _pins(environment: Environment) -> dict[str, str | None]:
+    """Return the blob id that each file of the series must have, None for no file."""
+    target = environment.target
+    added: dict[str, str | None] = dict.fromkeys(target.after)
+    pins = added | {**target.before}
+    if environment.kind == "patched":
+        pins |= target.after
+    return {path: blob for path, blob in pins.items() if path.startswith("torch/")}
+
+
+def _check(
+    environment: Environment, found: Interpreter, pins: Mapping[str, str | None]
+) -> None:
+    where, target = label(environment), environment.target
+    if found.git_version != target.commit:
+        raise HarnessError(
+            f"{where}: torch.version.git_version is {found.git_version}, "
+            f"patches/targets.toml says {target.commit}"
+        )
+    for path, pinned in pins.items():
+        if found.blobs[path] != pinned:
+            raise HarnessError(
+                f"{where} is not what patches/targets.toml pins: {path} is "
+                f"{found.blobs[path] or 'missing'}, pinned is {pinned or 'no file'}; "
+                f"remove this environment and run again"
+            )
+    if found.blobs.get(found.knapsack_file) != found.knapsack_blob:
+        raise HarnessError(f"{where}: imports {found.knapsack_file} from elsewhere")

@@ -1,0 +1,1 @@
+"""What PyTorch released: the table of releases, and their files as published."""

@@ -1,0 +1,161 @@
+"""Read single files of a release's wheel from the package index that pip uses."""
+
+import functools
+import hashlib
+import threading
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+from packaging.tags import sys_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+from pypi_simple import (
+    PYPI_SIMPLE_ENDPOINT,
+    DistributionPackage,
+    NoSuchProjectError,
+    PyPISimple,
+    UnsupportedContentTypeError,
+)
+from remotezip import RangeNotSupported, RemoteZip, RemoteZipError
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from acknap.base import pip
+from acknap.base.errors import HarnessError
+from acknap.base.files import require_space
+from acknap.base.progress import working
+
+_TIMEOUT = 30.0
+_listing = threading.Lock()
+
+
+def read_from_wheel(
+    release: str, paths: Iterable[str], scratch: Path
+) -> dict[str, bytes]:
+    """Read files of torch `release` from one of its wheels.
+
+    Any wheel will do: the Python files of a release are the same in all of them.
+
+    Args:
+        scratch: Where a whole wheel may lie for a moment, if the server has no ranges.
+
+    Raises:
+        HarnessError: the index does not answer, or has no such wheel or file.
+    """
+    try:
+        with _listing:  # several threads ask at once, one request is enough
+            page = _wheels(pip.setting("index-url") or PYPI_SIMPLE_ENDPOINT)
+        wheel = _choose(page, release)
+        with _session() as session:
+            try:
+                with RemoteZip(wheel.url, session=session, timeout=_TIMEOUT) as archive:
+                    return _read(archive, paths, wheel.filename)
+            except RangeNotSupported:
+                return _read_whole(session, wheel, paths, scratch)
+    except NoSuchProjectError:
+        raise HarnessError(f"the package index {_index()} has no torch") from None
+    except (
+        requests.RequestException,
+        RemoteZipError,
+        UnsupportedContentTypeError,
+    ) as error:
+        raise HarnessError(
+            f"the package index {_index()} gives no answer that can be used "
+            f"({_reason(error)}): check the network and pip's index-url"
+        ) from error
+
+
+@functools.cache
+def _wheels(index: str) -> tuple[DistributionPackage, ...]:
+    with _session() as session, PyPISimple(index, session=session) as client:
+        page = client.get_project_page("torch", timeout=_TIMEOUT)
+    return tuple(one for one in page.packages if one.package_type == "wheel")
+
+
+def _choose(wheels: Iterable[DistributionPackage], release: str) -> DistributionPackage:
+    """The release's wheel for this platform, else its smallest one."""
+    mine = frozenset(sys_tags())
+    found = []
+    for wheel in wheels:
+        try:
+            _, version, _, tags = parse_wheel_filename(wheel.filename)
+        except InvalidWheelFilename:
+            continue
+        if Version(version.public) == Version(release):
+            rank = (mine.isdisjoint(tags), wheel.size or 0, wheel.filename)
+            found.append((rank, wheel))
+    if not found:
+        raise HarnessError(
+            f"the package index {_index()} has no wheel of torch {release}"
+        )
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _read_whole(
+    session: requests.Session,
+    wheel: DistributionPackage,
+    paths: Iterable[str],
+    scratch: Path,
+) -> dict[str, bytes]:
+    require_space(scratch, wheel.size or 1_000_000_000, f"reading {wheel.filename}")
+    scratch.mkdir(parents=True, exist_ok=True)
+    local = scratch / f"{wheel.filename}.part"
+    digest = hashlib.sha256()
+    message = (
+        f"Reading the whole of {wheel.filename}: the index serves no parts of files"
+    )
+    try:
+        with (
+            working(message),
+            session.get(wheel.url, stream=True, timeout=_TIMEOUT) as response,
+            local.open("wb") as file,
+        ):
+            response.raise_for_status()
+            for chunk in response.iter_content(1 << 20):
+                digest.update(chunk)
+                file.write(chunk)
+        wanted = wheel.digests.get("sha256", digest.hexdigest())
+        if digest.hexdigest() != wanted:
+            raise HarnessError(
+                f"{wheel.filename} arrived damaged: run the command again"
+            )
+        with zipfile.ZipFile(local) as archive:
+            return _read(archive, paths, wheel.filename)
+    finally:
+        local.unlink(missing_ok=True)
+
+
+def _read(
+    archive: zipfile.ZipFile, paths: Iterable[str], filename: str
+) -> dict[str, bytes]:
+    try:
+        return {path: archive.read(path) for path in paths}
+    except KeyError as error:
+        raise HarnessError(f"{filename}: {error.args[0]}") from None
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    adapter = HTTPAdapter(
+        max_retries=Retry(total=2, backoff_factor=0.3, status_forcelist=(502, 503, 504))
+    )
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    session.verify = pip.setting("cert") or True
+    return session
+
+
+def _index() -> str:
+    """The index's address without a user name or password."""
+    parts = urlsplit(pip.setting("index-url") or PYPI_SIMPLE_ENDPOINT)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause, without addresses (they may hold a password)."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"status {error.response.status_code}"
+    return type(error).__name__

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from acknap.bench import record as bench_record
+from acknap.bench.finished import Speed
 from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
 from acknap.bench.point import Point
-from acknap.bench.record import Record
+from acknap.bench.record import FINISHED, Record
 from acknap.knapsack.contenders import in_setting
 
 CONTENDERS = ("stock.dp", "stock.hirschberg", "stock.greedy", "patched.exact")
@@ -47,7 +48,8 @@ def add(
 ) -> None:
     """Add a point of one contender, or of those that the result names."""
     names = tuple(result.pop("of", None) or result.get("seconds", CONTENDERS))
-    record.add(Point(topic, kind, problem, (0.5,), names), result)
+    point = Point(topic, kind, problem, (0.5,), names)
+    record.add(point, FINISHED.validate_python({"kind": kind, **result}))
 
 
 def _memory(record: Record) -> None:
@@ -107,7 +109,7 @@ def _speed(record: Record) -> None:
     peers = {"patched.exact": [0.001] * 3, "peers.milp": [0.01] * 3}
     failed = {"peers.cp_sat": "OpenError: not proven"}
     point = Point("peers", "speed", "wide:n=500", (0.5,), (*peers, *failed))
-    record.add(point, speed(peers, failed=failed))
+    record.add(point, Speed(**speed(peers, failed=failed)))
 
 
 def _threads(record: Record) -> None:
@@ -120,6 +122,7 @@ def _threads(record: Record) -> None:
             in_setting("patched.exact", "default", "loaded"): [0.02 * slow] * 7,
         }
         result = speed(timed, of=["patched.exact"], threads={"one": 1, "default": 2})
+        result["failed"] = ""
         result["answers"] = {"patched.exact": {"right": True, "over": 0.0, "used": 1.0}}
         add(record, "threads", "threads", problem, result)
 

@@ -1,16 +1,13 @@
-"""benchmarks/claims.toml: what is claimed, and whether a record bears it out."""
+"""benchmarks/claims.toml: what is claimed, and what is needed to hold it to that."""
 
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
-from acknap.bench.record import Record
-from acknap.report import delivered, speed
-from acknap.report import memory as bench_memory
 
 FILE = "benchmarks/claims.toml"
 
@@ -23,12 +20,12 @@ class Claim:
         text: What is claimed.
         source: Who claims it: "paper", "README" or "patch".
         expected: The claimed value in words.
-        number: What gives the measured value: the name of a function of bench_numbers,
-            bench_memory or bench_delivered under "of", and its arguments. Empty: not
-            measured here.
+        number: What gives the measured value: the name of a function of the package
+            report under "of", and its arguments. Empty: not measured here.
         at_least: Bounds within which the measured value bears the claim out.
         note: What a reader has to know about how it was measured, or why it was not.
         topics: The points that are needed.
+        headline: Whether README shows it.
         needs: Time, memory and disk of a full measurement.
         patch: Title of the patch whose message says so, in the words of `quote`.
     """
@@ -45,23 +42,7 @@ class Claim:
     needs: str = ""
     patch: str = ""
     quote: str = ""
-
-
-class Verdict(NamedTuple):
-    """What a record says of a claim."""
-
-    claim: Claim
-    measured: str
-    holds: bool | None
-
-    @property
-    def word(self) -> str:
-        """The verdict in a word or two."""
-        if self.holds is None:
-            return "not measured"
-        if self.claim.at_least == -math.inf and self.claim.at_most == math.inf:
-            return "reported"
-        return "holds" if self.holds else "does not hold"
+    headline: bool = False
 
 
 def load(layout: Layout) -> list[Claim]:
@@ -86,23 +67,6 @@ def topics(layout: Layout, names: Sequence[str]) -> set[str]:
     if not found:
         raise HarnessError(f"{', '.join(names)}: cannot be measured here, see {FILE}")
     return found
-
-
-def verdict(claim: Claim, record: Record) -> Verdict:
-    """Hold a claim against a record."""
-    if not claim.number:
-        return Verdict(claim, claim.note, None)
-    arguments = dict(claim.number)
-    name = arguments.pop("of")
-    modules = (speed, bench_memory, delivered)
-    function = next((f for m in modules if (f := getattr(m, name, None))), None)
-    if function is None:
-        raise HarnessError(f"{FILE}: claim {claim.name}: there is no number {name!r}")
-    number: bench_memory.Number | None = function(record, **arguments)
-    if number is None:
-        return Verdict(claim, "not in this record", None)
-    holds = claim.at_least <= number.value <= claim.at_most
-    return Verdict(claim, number.text, holds)
 
 
 def _claim(name: str, entry: dict[str, Any]) -> Claim:

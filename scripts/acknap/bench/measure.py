@@ -9,13 +9,25 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from acknap.base.layout import Layout
+from acknap.bench.finished import (
+    Answer,
+    Answers,
+    Finished,
+    Memory,
+    Run,
+    Small,
+    Speed,
+    Training,
+)
 from acknap.bench.plan import TRAINING_STEPS
 from acknap.bench.point import Point
 from acknap.bench.record import machine
 from acknap.knapsack import families
-from acknap.knapsack.checker import Checker, gaps
+from acknap.knapsack.checker import Checker, Summary, gaps
+from acknap.knapsack.contenders import Contender
 from acknap.knapsack.families import Problem
-from acknap.knapsack.session import TRAINER, Session, Worker, WorkerError
+from acknap.knapsack.session import TRAINER, Session, SolverWorker
+from acknap.torches.worker import WorkerError
 
 # A solve that takes longer is given up (peers on hard problems).
 LIMIT = 10.0
@@ -33,7 +45,7 @@ class Measure:
     def __init__(self, layout: Layout, session: Session) -> None:
         self._layout = layout
         self._session = session
-        self._kinds: Mapping[str, Callable[[Point], dict[str, Any]]] = {
+        self._kinds: Mapping[str, Callable[[Point], Finished]] = {
             "speed": self._speed,
             "answers": self._answers,
             "small": self._small,
@@ -42,17 +54,17 @@ class Measure:
             "training": self._training,
         }
 
-    def __call__(self, point: Point) -> dict[str, Any]:
+    def __call__(self, point: Point) -> Finished:
         """Return the result of a point, ready for the record."""
         return self._kinds[point.kind](point)
 
-    def _speed(self, point: Point) -> dict[str, Any]:
+    def _speed(self, point: Point) -> Speed:
         """Time all contenders in interleaved rounds, and check every answer."""
         problem = families.load(self._layout, point.problem)
         present, absent = self._present(point.contenders)
         checker = Checker(problem)
         first: dict[str, float] = {}
-        answers: dict[str, Any] = {}
+        answers: dict[str, Summary] = {}
         texts: dict[str, object] = {}
         failed: dict[str, str] = {}
         for contender in present:
@@ -82,41 +94,42 @@ class Measure:
                     continue
                 seconds[name].append(float(f"{answer['seconds']:.4g}"))
                 if answer["answers"] != texts[name]:
-                    answers[name]["changes"] = True
+                    answers[name] = answers[name].model_copy(update={"changes": True})
             order = order[1:] + order[:1]
-        return {
-            "items": len(problem.memory),
-            "rounds": rounds,
-            "seconds": seconds,
-            "answers": answers,
-            "failed": failed,
-            "absent": absent,
-        }
+        return Speed(
+            items=len(problem.memory),
+            rounds=rounds,
+            seconds=seconds,
+            answers=answers,
+            failed=failed,
+            absent=absent,
+        )
 
-    def _answers(self, point: Point) -> dict[str, Any]:
+    def _answers(self, point: Point) -> Answers:
         """Check every contender's answer at every budget."""
         problem = families.load(self._layout, point.problem)
         present, absent = self._present(point.contenders)
         checker = Checker(problem)
-        rows: list[dict[str, Any]] = []
+        rows: list[Answer] = []
         for contender in present:
             for budget in point.budgets:
-                row: dict[str, Any] = {"contender": contender, "budget": budget}
+                about: dict[str, Any] = {"contender": contender, "budget": budget}
                 try:
                     answer = self._solve(problem, contender, (budget,), 1)
                 except WorkerError as error:
-                    rows.append(row | {"failed": str(error)})
+                    rows.append(Answer(**about, failed=str(error)))
                     continue
-                checks = checker.checks(contender, (budget,), answer)
-                row |= checks[0].record()
-                if proven := gaps(checks, answer):
-                    row["gap"] = proven[0]
-                rows.append(row)
-        best = {str(b): checker.optimum(b, quantised=False) for b in point.budgets}
-        total = math.fsum(problem.runtimes)
-        return {"rows": rows, "best": best, "total": total, "absent": absent}
+                (check,) = checks = checker.checks(contender, (budget,), answer)
+                about["gap"] = max(gaps(checks, answer), default=None)
+                rows.append(Answer(**about, **check.record()))
+        return Answers(
+            rows=tuple(rows),
+            best={str(b): checker.optimum(b, quantised=False) for b in point.budgets},
+            total=math.fsum(problem.runtimes),
+            absent=absent,
+        )
 
-    def _small(self, point: Point) -> dict[str, Any]:
+    def _small(self, point: Point) -> Small:
         """Count wrong answers on random problems, against brute force."""
         _, _, text = point.problem.partition(":")
         first, count = (int(part.partition("=")[2]) for part in text.split(","))
@@ -126,25 +139,25 @@ class Measure:
         checkers = [Checker(problem, by_subsets=True) for problem, _ in problems]
         counts, examples = {}, {}
         for name in present:
-            side, solver = name.split(".")
+            side, solver = Contender.of(name)
             answers = self._session.worker(side).batch(solver, problems)
             faults = [
-                checker.fault(solver, budget, answer)
+                checker.fault(name, budget, answer)
                 for checker, (_, budget), answer in zip(
                     checkers, problems, answers, strict=True
                 )
             ]
-            counts[name] = Counter(fault or "right" for fault in faults)
+            counts[name] = dict(Counter(fault or "right" for fault in faults))
             wrong = [seed for seed, f in zip(seeds, faults, strict=True) if f]
             examples[name] = wrong[:3]
-        return {"counts": counts, "examples": examples, "absent": absent}
+        return Small(counts=counts, examples=examples, absent=absent)
 
-    def _memory(self, point: Point) -> dict[str, Any]:
+    def _memory(self, point: Point) -> Memory:
         """Measure the growth of memory in a process of its own."""
         (contender,) = point.contenders
         if not self._session.has(contender):
-            return {"absent": [contender]}
-        side, solver = contender.split(".")
+            return Memory(absent=(contender,))
+        side, solver = Contender.of(contender)
         problem = families.load(self._layout, point.problem)
         worker = self._session.fresh(side)
         # Without a limit of the point's, one that keeps this machine alive.
@@ -155,27 +168,25 @@ class Measure:
             answer = worker.ask(request | {"budgets": point.budgets}, 1200)
         except WorkerError as error:
             asked = _ASKED.search(error.message)
-            return {
-                "failed": str(error)[:300],
-                "asked": int(asked[1]) if asked else None,
-            }
+            return Memory(
+                failed=str(error)[:300], asked=int(asked[1]) if asked else None
+            )
         finally:
             worker.close()
-        checked = Checker(problem).summary(contender, point.budgets, answer)
-        return {
-            "growth": answer["growth"],
-            "seconds": float(f"{answer['seconds']:.4g}"),
-            "answer": checked,
-        }
+        return Memory(
+            growth=answer["growth"],
+            seconds=float(f"{answer['seconds']:.4g}"),
+            answer=Checker(problem).summary(contender, point.budgets, answer),
+        )
 
-    def _training(self, point: Point) -> dict[str, Any]:
+    def _training(self, point: Point) -> Training:
         """Train a model per contender and budget, a few steps of each in turn."""
         present, absent = self._present(point.contenders)
-        workers: list[tuple[Worker, dict[str, Any]]] = []
+        workers: list[tuple[SolverWorker, dict[str, Any]]] = []
         with ExitStack() as stack:
             try:
                 for contender, budget in itertools.product(present, point.budgets):
-                    side, solver = contender.split(".")
+                    side, solver = Contender.of(contender)
                     worker = stack.enter_context(closing(self._session.fresh(side)))
                     plan = {"file": str(TRAINER), "solver": solver, "budget": budget}
                     run: dict[str, Any] = {"contender": contender, "budget": budget}
@@ -188,17 +199,17 @@ class Measure:
                         run["losses"] += answer["losses"]
                         run["seconds"].append(float(f"{answer['seconds']:.4g}"))
             except WorkerError as error:
-                return {"runs": [], "failed": str(error)[:300], "absent": absent}
-        return {"runs": [run for _, run in workers], "absent": absent}
+                return Training(runs=(), failed=str(error)[:300], absent=absent)
+        return Training(runs=tuple(Run(**run) for _, run in workers), absent=absent)
 
     def _solve(
         self, problem: Problem, contender: str, budgets: Sequence[float], number: int
     ) -> dict[str, Any]:
-        side, solver = contender.split(".")
+        side, solver = Contender.of(contender)
         worker = self._session.worker(side)
         worker.load(problem)
         return worker.solve(solver, list(budgets), number, LIMIT)
 
-    def _present(self, contenders: Sequence[str]) -> tuple[list[str], list[str]]:
+    def _present(self, contenders: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
         present = [name for name in contenders if self._session.has(name)]
-        return present, [name for name in contenders if name not in present]
+        return present, tuple(name for name in contenders if name not in present)

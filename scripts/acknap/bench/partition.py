@@ -8,7 +8,10 @@ from typing import Any
 
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
+from acknap.bench.finished import Partitions
 from acknap.bench.point import Point
+from acknap.knapsack.contenders import Contender
+from acknap.models.parted import Parted
 from acknap.models.tracer import TRANSFORMERS, Tracer, transformers
 
 
@@ -25,7 +28,7 @@ class Partition:
         """End the workers."""
         self._stack.close()
 
-    def __call__(self, point: Point) -> dict[str, Any]:
+    def __call__(self, point: Point) -> Partitions:
         """Part the largest graph of a model with every contender at every budget.
 
         The contenders take turns, and each budget starts with the next one. Each
@@ -38,31 +41,30 @@ class Partition:
         name = point.problem.removeprefix("real:")
         file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
         model = json.loads(file.read_text(encoding="utf-8"))["model"]
-        pairs = [contender.split(".") for contender in point.contenders]
-        sides = dict.fromkeys(side for side, _ in pairs)
+        order = [Contender.of(name) for name in point.contenders]
+        sides = dict.fromkeys(side for side, _ in order)
         graphs = {side: self._capture(side, model) for side in sides}
         found = [graph for _, _, graph in graphs.values()]
         if len({graph["joint_nodes"] for graph in found}) > 1:
             raise HarnessError(f"{model}: stock and patched trace different graphs")
-        rows = []
+        rows: list[Parted] = []
         for budget in point.budgets:
-            for side, solver in pairs:
-                tracer, index, *_ = graphs[side]
-                row: dict[str, Any] = {"contender": f"{side}.{solver}"}
-                row["budget"] = budget
+            for contender in order:
+                tracer, index, *_ = graphs[contender.side]
                 try:
-                    row |= tracer.measure(index, solver, budget)
+                    row = tracer.measure(index, contender.solver, budget)
                 except HarnessError as error:  # the others go on
-                    row["failed"] = str(error)
-                rows.append(row)
-            pairs = pairs[1:] + pairs[:1]
+                    row = Parted(budget=budget, failed=str(error))
+                name = ".".join(contender)
+                rows.append(row.model_copy(update={"contender": name}))
+            order = order[1:] + order[:1]
         knapsacks = {side: graph for side, (*_, graph) in graphs.items()}
-        return {
-            "items": len(found[0]["runtimes"]),
-            "total": sum(found[0]["runtimes"]),
-            "unbudgeted": {side: k["unbudgeted"] for side, k in knapsacks.items()},
-            "rows": rows,
-        }
+        return Partitions(
+            items=len(found[0]["runtimes"]),
+            total=sum(found[0]["runtimes"]),
+            unbudgeted={side: k["unbudgeted"] for side, k in knapsacks.items()},
+            rows=tuple(rows),
+        )
 
     def _capture(self, side: str, model: str) -> tuple[Tracer, int, dict[str, Any]]:
         """Trace a model; return its largest graph's place and knapsack."""

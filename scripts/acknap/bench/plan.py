@@ -3,6 +3,7 @@
 from acknap.base.layout import Layout
 from acknap.bench.plan_memory import limits, memory
 from acknap.bench.point import Point, in_units
+from acknap.knapsack.contenders import ALL, OURS, PEERS, TABLES, VARIANTS, Contender
 from acknap.knapsack.families import captured, instances
 
 BUDGETS = (0.02, 0.05, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
@@ -13,25 +14,9 @@ QUICK_SPEED = ("gpt2_small", "llama_8l_4096", "llama_80l_8192", "resnet50_profil
 PICTURED = {"budget": "llama_80l_8192", "frontier": "llama_8l_4096_eager_attn"}
 PICTURED_BUDGETS = tuple(round(0.02 * i, 2) for i in range(1, 33))
 
-ALL = (
-    "stock.dp",
-    "stock.hirschberg",
-    "stock.ilp",
-    "stock.greedy",
-    "patched.dp",
-    "patched.hirschberg",
-    "patched.ilp",
-    "patched.greedy",
-    "patched.exact",
-)
-TABLES = ("stock.dp", "stock.hirschberg", "patched.dp", "patched.hirschberg")
-OURS = ("patched.exact", "patched.hirschberg", "patched.dp")
-PEERS = ("patched.exact", "peers.milp", "peers.branch_and_bound", "peers.cp_sat")
-
 TRAINING_STEPS = 5  # in a round
-# What is asked of a partition, and who is asked: a solver, then patches of the cut too.
+# What is asked of a partition.
 ASKED = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-VARIANTS = ("stock.dp", "stock.hirschberg", "stock.exact", "patched.exact")
 QUICK_CAPTURED = ("captured/decoder",)
 QUICK_THREADS = ("real:gpt2_small", "groups:n=1200")
 
@@ -99,7 +84,7 @@ def _captured(names: list[str], quick: bool) -> list[Point]:
 
 
 def _small_random(quick: bool) -> list[Point]:
-    ilp = tuple(name for name in ALL if name.endswith("ilp"))
+    ilp = tuple(name for name in ALL if Contender.of(name).solver == "ilp")
     others = tuple(name for name in ALL if name not in ilp)
     ours = ("patched.dp", "patched.hirschberg", "patched.exact")
     grid = [(0, 1000, others), (0, 200 if quick else 1000, ilp)]

@@ -9,13 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from acknap.base.errors import HarnessError
+from acknap.bench.finished import AnyFinished, Finished
 from acknap.bench.point import Point
 
 FORMAT = 1
 PREFIX = "raw-"
+
+_Kind = TypeVar("_Kind", bound=Finished)
+FINISHED: TypeAdapter[AnyFinished] = TypeAdapter(AnyFinished)
 
 
 @dataclass
@@ -24,11 +30,11 @@ class Record:
 
     path: Path
     header: dict[str, Any]
-    points: dict[str, dict[str, Any]] = field(default_factory=dict)
+    points: dict[str, Finished] = field(default_factory=dict)
 
-    def add(self, point: Point, result: Mapping[str, Any]) -> None:
+    def add(self, point: Point, result: Finished) -> None:
         """Append one finished point."""
-        line = {
+        told = {
             "id": point.id,
             "topic": point.topic,
             "kind": point.kind,
@@ -37,21 +43,21 @@ class Record:
             "contenders": point.contenders,
             "finished": _now(),
             "load": round(os.getloadavg()[0], 2),
-            **result,
         }
-        line = json.loads(json.dumps(line))  # as it will be read again
-        _append(self.path, line)
-        self.points[point.id] = line
+        done = result.model_copy(update=told)
+        _append(self.path, done.model_dump(mode="json", exclude_unset=True))
+        self.points[point.id] = done
 
     @property
     def last_change(self) -> str:
         """When the last point was finished."""
         started = str(self.header["started"])
-        return max((str(p["finished"]) for p in self.points.values()), default=started)
+        return max((p.finished for p in self.points.values()), default=started)
 
-    def of(self, topic: str) -> list[dict[str, Any]]:
+    def of(self, topic: str, kind: type[_Kind]) -> list[_Kind]:
         """Return the points of a topic in the order in which they were made."""
-        return [point for point in self.points.values() if point["topic"] == topic]
+        found = (point for point in self.points.values() if point.topic == topic)
+        return [point for point in found if isinstance(point, kind)]
 
 
 def open_record(
@@ -83,12 +89,17 @@ def read(path: Path) -> Record:
     """Read a record; a last line that a killed run left incomplete does not count."""
     lines = path.read_bytes().split(b"\n")[:-1]
     try:
-        header, *points = map(json.loads, lines)
+        header = json.loads(lines[0])
         if header["format"] != FORMAT:
             raise ValueError(f"format {header['format']}")
-        return Record(path, header, {point["id"]: point for point in points})
-    except (ValueError, KeyError, TypeError) as error:
+        points = [FINISHED.validate_json(line) for line in lines[1:]]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise HarnessError(f"{path} is no record: {where}: {first['msg']}") from None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise HarnessError(f"{path} is no record of a benchmark: {error}") from None
+    return Record(path, header, {point.id: point for point in points})
 
 
 def newest(folder: Path) -> Record:

@@ -21,12 +21,13 @@ from acknap.base.layout import Layout
 from acknap.base.progress import say
 from acknap.bench import claims as bench_claims
 from acknap.bench import record as bench_record
+from acknap.bench.finished import Finished
 from acknap.bench.measure import Measure
 from acknap.bench.partition import Partition
 from acknap.bench.plan import plan
 from acknap.bench.point import Point
 from acknap.bench.record import Record
-from acknap.bench.threads import Threads
+from acknap.bench.threads import InThreads
 from acknap.knapsack.session import Session
 from acknap.series import patches as series
 from acknap.torches import environments
@@ -54,7 +55,7 @@ _MEASURING = (
     "inside/models/live.py",
     "inside/models/partition.py",
 )
-_Measuring = Callable[[Point], dict[str, Any]]
+_Measuring = Callable[[Point], Finished]
 
 FULL, QUICK = "bench", "bench-quick"
 
@@ -100,7 +101,7 @@ def run_bench(
     with (
         closing(Session(pythons)) as session,
         closing(Partition(layout, pythons)) as partition,
-        closing(Threads(layout, session)) as threads,
+        closing(InThreads(layout, session)) as threads,
     ):
         record = bench_record.open_record(
             layout.results / (QUICK if quick else FULL),

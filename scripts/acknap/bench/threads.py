@@ -16,13 +16,15 @@ from contextlib import (
 from typing import Any
 
 from acknap.base.layout import Layout
+from acknap.bench.finished import Threads
 from acknap.bench.measure import LIMIT, SHORTEST
 from acknap.bench.point import Point
 from acknap.knapsack import families
-from acknap.knapsack.checker import Checker
-from acknap.knapsack.contenders import in_setting
+from acknap.knapsack.checker import Checker, Summary
+from acknap.knapsack.contenders import Contender, in_setting
 from acknap.knapsack.families import Problem
-from acknap.knapsack.session import Session, Worker, WorkerError
+from acknap.knapsack.session import Session, SolverWorker
+from acknap.torches.worker import WorkerError
 
 _LOOPS = 2
 # A loop ends with the process that started it, however that ends: then its standard
@@ -59,20 +61,20 @@ _LOADS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
-class Threads:
+class InThreads:
     """Measures points of the kind "threads"."""
 
     def __init__(self, layout: Layout, session: Session) -> None:
         self._layout = layout
         self._session = session
         self._stack = ExitStack()
-        self._workers: dict[tuple[str, str], Worker] = {}
+        self._workers: dict[tuple[str, str], SolverWorker] = {}
 
     def close(self) -> None:
         """End the workers."""
         self._stack.close()
 
-    def __call__(self, point: Point) -> dict[str, Any]:
+    def __call__(self, point: Point) -> Threads:
         """Time all contenders in all settings in interleaved rounds.
 
         What is compared is timed one after the other, in turns: first with one thread,
@@ -80,25 +82,29 @@ class Threads:
         """
         problem = families.load(self._layout, point.problem)
         present = [name for name in point.contenders if self._session.has(name)]
-        result: dict[str, Any] = {"items": len(problem.memory), "rounds": point.rounds}
-        result["absent"] = [name for name in point.contenders if name not in present]
-        side, _, _ = point.contenders[0].partition(".")
-        result["threads"] = {
-            threads: self._worker(side, threads).ask({"op": "threads"})["threads"]
-            for threads in _THREADS
-        }
+        side, _ = Contender.of(point.contenders[0])
+        result = Threads(
+            items=len(problem.memory),
+            rounds=point.rounds,
+            absent=tuple(name for name in point.contenders if name not in present),
+            threads={
+                threads: self._worker(side, threads).ask({"op": "threads"})["threads"]
+                for threads in _THREADS
+            },
+        )
         try:
-            return result | self._timed(problem, present, point)
+            seconds, answers = self._timed(problem, present, point)
         except WorkerError as error:
-            return result | {"seconds": {}, "answers": {}, "failed": str(error)[:300]}
+            return result.model_copy(update={"failed": str(error)[:300]})
+        return result.model_copy(update={"seconds": seconds, "answers": answers})
 
     def _timed(
         self, problem: Problem, contenders: Sequence[str], point: Point
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, list[float]], dict[str, Summary]]:
         runs = [(name, threads) for name in contenders for threads in _THREADS]
 
         def solve(name: str, threads: str, number: int = 1) -> dict[str, Any]:
-            side, _, solver = name.partition(".")
+            side, solver = Contender.of(name)
             worker = self._worker(side, threads)
             worker.load(problem)
             return worker.solve(solver, list(point.budgets), number, LIMIT)
@@ -118,10 +124,10 @@ class Threads:
                 key = in_setting(name, threads, load)
                 seconds[key].append(float(f"{answer['seconds']:.4g}"))
                 if answer["answers"] != first[name]["answers"]:
-                    answers[name]["changes"] = True
-        return {"seconds": seconds, "answers": answers}
+                    answers[name] = answers[name].model_copy(update={"changes": True})
+        return dict(seconds), answers
 
-    def _worker(self, side: str, threads: str) -> Worker:
+    def _worker(self, side: str, threads: str) -> SolverWorker:
         """Return a worker; those that are compared have solved the same problems."""
         if (side, threads) not in self._workers:
             worker = self._session.fresh(side, one_thread=threads == "one")

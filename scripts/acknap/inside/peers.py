@@ -6,12 +6,9 @@ are checked like ours; none of them is the reference.
 
 import importlib
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
-# As in solvers.py; a peer returns the saved items only.
-Answer = tuple[Sequence[int], float | None, float | None, Sequence[int] | None]
-Solver = Callable[[list[float], list[float], list[float], float], list[Answer]]
+from acknap.inside.solvers import Answer, Solve, Solver
 
 
 class OpenError(Exception):
@@ -24,7 +21,7 @@ def as_integers(values: list[float], bits: int) -> tuple[list[int], int]:
     return [int(math.ldexp(value, exponent)) for value in values], exponent
 
 
-def milp_solver() -> Solver:
+def milp() -> Solve:
     """HiGHS through scipy, gap 0, in units that suit its absolute tolerances."""
     numpy: Any = importlib.import_module("numpy")
     optimize: Any = importlib.import_module("scipy.optimize")
@@ -54,7 +51,7 @@ def milp_solver() -> Solver:
     return solve
 
 
-def branch_and_bound_solver() -> Solver:
+def branch_and_bound() -> Solve:
     """OR-tools' knapsack solver, its branch and bound, on 53-bit integers."""
     module: Any = importlib.import_module("ortools.algorithms.python.knapsack_solver")
 
@@ -79,7 +76,7 @@ def branch_and_bound_solver() -> Solver:
     return solve
 
 
-def cp_sat_solver() -> Solver:
+def cp_sat() -> Solve:
     """OR-tools' CP-SAT with one thread; identical items are one integer variable."""
     module: Any = importlib.import_module("ortools.sat.python.cp_model")
 
@@ -113,8 +110,8 @@ def cp_sat_solver() -> Solver:
     return solve
 
 
-SOLVERS: dict[str, Callable[[], Solver]] = {
-    "milp": milp_solver,
-    "branch_and_bound": branch_and_bound_solver,
-    "cp_sat": cp_sat_solver,
+SOLVERS = {
+    "milp": Solver(milp),
+    "branch_and_bound": Solver(branch_and_bound),
+    "cp_sat": Solver(cp_sat, "CP-SAT"),
 }

@@ -19,12 +19,8 @@ Files named on the command line bring more solvers, in a table SOLVERS as below.
 import contextlib
 import ctypes
 import gc
-import hashlib
 import importlib
-import importlib.metadata
-import json
 import math
-import os
 import platform
 import re
 import resource
@@ -33,33 +29,64 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple
 
-FOLDER = "torch._functorch._activation_checkpointing"
+# Isolated, Python does not look beside this file.
+sys.path.append(str(Path(__file__).parents[2]))
+
+from acknap.inside.serve import FOLDER, answers_apart, code_hash, serve, version
+
 PACKAGES = ("torch", "numpy", "scipy", "ortools")
 
 # The saved items, the runtime that the solver claims, an upper bound, and the items to
 # recompute; None for what the solver does not return.
 Answer = tuple[Sequence[int], float | None, float | None, Sequence[int] | None]
 # (memory, runtimes, budgets, limit in seconds) -> one answer per budget
-Solver = Callable[[list[float], list[float], list[float], float], list[Answer]]
+Solve = Callable[[list[float], list[float], list[float], float], list[Answer]]
 
 
-def function_solver(module: str, name: str) -> Solver:
+class Solver(NamedTuple):
+    """What all of the harness knows of a solver.
+
+    Attributes:
+        make: Gives the function that solves. It raises ImportError or AttributeError in
+            an environment without it.
+        title: Its name in tables, if it is not the one in records and commands.
+        released: Whether the release has it, too.
+        quantised: Whether it promises to keep the budget in units of 1/10,000, not the
+            budget itself.
+        listed: Whether tables of all solvers have it.
+    """
+
+    make: Callable[[], Solve]
+    title: str = ""
+    released: bool = True
+    quantised: bool = False
+    listed: bool = True
+
+
+def of_torch(module: str, name: str) -> Callable[[], Solve]:
     """Call a solver of torch once per budget."""
-    function: Any = getattr(importlib.import_module(f"{FOLDER}.{module}"), name)
 
-    def solve(
-        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
-    ) -> list[Answer]:
-        del limit
-        found = [function(memory, runtimes, budget) for budget in budgets]
-        return [(saved, runtime, None, rest) for runtime, saved, rest in found]
+    def make() -> Solve:
+        function: Any = getattr(importlib.import_module(f"{FOLDER}.{module}"), name)
 
-    return solve
+        def solve(
+            memory: list[float],
+            runtimes: list[float],
+            budgets: list[float],
+            limit: float,
+        ) -> list[Answer]:
+            del limit
+            found = [function(memory, runtimes, budget) for budget in budgets]
+            return [(saved, runtime, None, rest) for runtime, saved, rest in found]
+
+        return solve
+
+    return make
 
 
-def prepared_solver() -> Solver:
+def prepared() -> Solve:
     """Prepare the items once, then ask for one budget after another."""
     module: Any = importlib.import_module(f"{FOLDER}.knapsack_exact")
 
@@ -74,7 +101,7 @@ def prepared_solver() -> Solver:
     return solve
 
 
-def sort_baseline() -> Solver:
+def sort_baseline() -> Solve:
     """Sort the items' ratios with torch: no solver, a yardstick for large n."""
     torch: Any = importlib.import_module("torch")
 
@@ -89,47 +116,32 @@ def sort_baseline() -> Solver:
     return solve
 
 
-SOLVERS: dict[str, Callable[[], Solver]] = {
-    "dp": lambda: function_solver("knapsack", "dp_knapsack"),
-    "hirschberg": lambda: function_solver("knapsack", "dp_knapsack_sliding_hirschberg"),
-    "ilp": lambda: function_solver("knapsack", "ilp_knapsack"),
-    "greedy": lambda: function_solver("knapsack", "greedy_knapsack"),
-    "exact": lambda: function_solver("knapsack_exact", "exact_knapsack"),
-    "prepared": prepared_solver,
-    "sort": sort_baseline,
+# A new solver is a row here and its function.
+SOLVERS = {
+    "dp": Solver(of_torch("knapsack", "dp_knapsack"), quantised=True),
+    "hirschberg": Solver(
+        of_torch("knapsack", "dp_knapsack_sliding_hirschberg"),
+        "Hirschberg",
+        quantised=True,
+    ),
+    "ilp": Solver(of_torch("knapsack", "ilp_knapsack")),
+    "greedy": Solver(of_torch("knapsack", "greedy_knapsack")),
+    "exact": Solver(of_torch("knapsack_exact", "exact_knapsack"), released=False),
+    "prepared": Solver(prepared, released=False, listed=False),
+    "sort": Solver(sort_baseline, listed=False),
 }
 
 
-def available() -> dict[str, Solver]:
+def available() -> dict[str, Solve]:
     """Return the solvers that this environment has."""
     found = {}
-    makers = dict(SOLVERS)
+    rows = dict(SOLVERS)
     for file in sys.argv[1:]:
-        makers |= runpy.run_path(file)["SOLVERS"]
-    for name, make in makers.items():
+        rows |= runpy.run_path(file)["SOLVERS"]
+    for name, row in rows.items():
         with contextlib.suppress(ImportError, AttributeError):
-            found[name] = make()
+            found[name] = row.make()
     return found
-
-
-def version(package: str) -> str | None:
-    """Return the installed version of a package, None if it is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def code_hash() -> str:
-    """Hash the solvers' sources, so that an environment cannot change unseen."""
-    digest = hashlib.sha256()
-    try:
-        package = Path(importlib.import_module(FOLDER).__file__ or "")
-    except ImportError:
-        return ""
-    for path in sorted(package.parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def status(field: str) -> int:
@@ -251,28 +263,6 @@ class Worker:
             if rest is not None and sorted((*saved, *rest)) != every:
                 raise ValueError("saved and recomputable are no partition of the items")
         return [(*answer[:3], None) for answer in answers]
-
-
-def answers_apart() -> TextIO:
-    """Keep standard output for answers: what anyone prints goes to standard error.
-
-    File descriptor 1 counts too: a library in C or a subprocess may print.
-    """
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-    return answers
-
-
-def serve(worker: object, answers: TextIO) -> None:
-    """Answer requests by the worker's methods until standard input ends."""
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = getattr(worker, request["op"])(request)
-        except Exception as error:  # a solver or a model may raise anything
-            answer = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(answer), file=answers, flush=True)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from acknap.knapsack.contenders import contender_name
+from acknap.knapsack import contenders
 
 # Okabe and Ito's colours, which colour-blind people can tell apart; marker, line and
 # lightness differ too, for those who print in grey.
@@ -23,6 +23,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "patched.greedy": {"color": "#555555", "marker": "1", "ls": ":"},
     "patched.exact": {"color": "#000000", "marker": "o", "ls": "-"},
 }
+BUDGET = "memory budget (share of the activation memory that can be saved)"
+# A solver that has no style of its own.
+_OTHER: dict[str, Any] = {"color": "#009E73", "marker": "p", "ls": "-"}
 COLOURS = {name: style["color"] for name, style in STYLES.items()} | {
     "stock.exact": "#0072B2"
 }
@@ -43,13 +46,15 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
-def joined_label(contenders: Sequence[str]) -> str:
+def joined_label(names: Sequence[str]) -> str:
     """Name solvers that share a line: "exact; dp and ilp, this series"."""
     sides: dict[str, list[str]] = {}
-    for contender in contenders:
-        solver, _, side = contender_name(contender).partition(", ")
+    for name in names:
+        solver, _, side = contenders.title(name).partition(", ")
         sides.setdefault(side, []).append(solver)
-    return "; ".join(f"{', '.join(names)} ({side})" for side, names in sides.items())
+    return "; ".join(
+        f"{', '.join(solvers)} ({side})" for side, solvers in sides.items()
+    )
 
 
 def svg(figure: Figure) -> str:
@@ -73,7 +78,7 @@ def line(
     ordered = sorted(points)
     if ordered:
         x, y = zip(*ordered, strict=True)
-        style = {"label": contender_name(contender), **STYLES[contender]}
+        style = {"label": contenders.title(contender), **STYLES.get(contender, _OTHER)}
         axes.plot(x, y, **style | more)
 
 

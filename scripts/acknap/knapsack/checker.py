@@ -3,12 +3,39 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acknap.knapsack import truth
-from acknap.knapsack.families import Problem
-from acknap.knapsack.truth import QUANTISED, Check
+from pydantic import BaseModel, ConfigDict
 
-# Sort is a yardstick without an answer.
-_NO_ANSWER = ("sort",)
+from acknap.knapsack import truth
+from acknap.knapsack.contenders import Contender
+from acknap.knapsack.families import Problem
+from acknap.knapsack.truth import Check
+
+
+class Summary(BaseModel):
+    """A contender's answers to a timed problem, the worst over the budgets.
+
+    Attributes:
+        right: None where there is no answer, but a yardstick.
+        over: By what share it exceeds what its solver promises to keep.
+        used: Share of the budget.
+        loss: 1 - value / optimum.
+        gap: How far the bound that it proved is above its value, relative.
+        changes: Whether a later run answered otherwise.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    right: bool | None = None
+    over: float = 0.0
+    used: float = 0.0
+    loss: float | None = None
+    gap: float | None = None
+    changes: bool = False
+
+    @property
+    def wrong(self) -> bool:
+        """Whether an answer is wrong, or not always the same."""
+        return self.right is False or self.changes
 
 
 class Checker:
@@ -29,12 +56,11 @@ class Checker:
             self._optima[key] = find(self._problem, budget, quantised=quantised)
         return self._optima[key]
 
-    def fault(self, solver: str, budget: float, answer: list[int] | str) -> str:
+    def fault(self, contender: str, budget: float, answer: list[int] | str) -> str:
         """Say what is wrong with the saved items, or name the error; "" if right."""
         if isinstance(answer, str):
             return answer
-        best = self.optimum(budget, quantised=solver in QUANTISED)
-        check = truth.check(self._problem, budget, solver, answer, None, best)
+        (check,) = self._checks(contender, [budget], [(answer, None)])
         if check.over:
             return "over budget"
         return "below optimum" if check.loss else ""
@@ -43,39 +69,43 @@ class Checker:
         self, contender: str, budgets: Sequence[float], answer: Mapping[str, Any]
     ) -> list[Check]:
         """Check the answer for each budget."""
-        solver = contender.split(".")[1]
+        answers = [(saved, runtime) for saved, runtime, *_ in answer["answers"]]
+        return self._checks(contender, budgets, answers)
+
+    def _checks(
+        self,
+        contender: str,
+        budgets: Sequence[float],
+        answers: Sequence[tuple[list[int], float | None]],
+    ) -> list[Check]:
+        quantised = Contender.of(contender).row.quantised
         return [
             truth.check(
                 self._problem,
                 budget,
-                solver,
+                quantised,
                 saved,
                 runtime,
-                self.optimum(budget, quantised=solver in QUANTISED),
+                self.optimum(budget, quantised=quantised),
             )
-            for budget, (saved, runtime, *_) in zip(
-                budgets, answer["answers"], strict=True
-            )
+            for budget, (saved, runtime) in zip(budgets, answers, strict=True)
         ]
 
     def summary(
         self, contender: str, budgets: Sequence[float], answer: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Summary:
         """Return the worst over the budgets."""
-        if contender.split(".")[1] in _NO_ANSWER:
-            return {}
+        if Contender.of(contender).solver == "sort":  # a yardstick without an answer
+            return Summary()
         checks = self.checks(contender, budgets, answer)
         losses = [check.loss for check in checks if check.loss is not None]
-        found: dict[str, Any] = {
-            "right": all(check.right for check in checks),
-            "over": max(check.over for check in checks),
-            "used": max(check.used for check in checks),
-        }
-        if losses:
-            found["loss"] = max(losses)
-        if proven := gaps(checks, answer):
-            found["gap"] = max(proven)
-        return found
+        return Summary(
+            right=all(check.right for check in checks),
+            over=max(check.over for check in checks),
+            used=max(check.used for check in checks),
+            loss=max(losses, default=None),
+            gap=max(gaps(checks, answer), default=None),
+        )
 
 
 def gaps(checks: Sequence[Check], answer: Mapping[str, Any]) -> list[float]:

@@ -7,7 +7,7 @@ their bound; every subset for the smallest problems.
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,16 @@ from acknap.knapsack.families import SCALE, Problem
 
 # The contract's slack on the budget: it forgives the rounding of normalised sizes.
 SLACK = Fraction(1, 10**12)
+# A bound that is so little above a value proves it.
+PROVEN = 1e-12
 # Relative error of a float64 sum that does not count as a difference.
 TOLERANCE = 1e-11
-# These solvers promise the quantised capacity; all others promise the budget itself.
-QUANTISED = ("dp", "hirschberg")
 
 _TABLE_CELLS = 4e8
 _MOST_STATES = 2_000_000
 
 Floats = NDArray[np.float64]
+Number = TypeVar("Number", float, Fraction)
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,28 @@ class Check:
 def check(
     problem: Problem,
     budget: float,
-    solver: str,
+    quantised: bool,
     saved: list[int],
     runtime: float | None,
     optimum: float | None,
 ) -> Check:
-    """Check one answer against the budget and the optimum of the solver's problem."""
+    """Check one answer against the budget and the optimum of the solver's problem.
+
+    Args:
+        problem: What was solved.
+        budget: The capacity.
+        quantised: Whether the solver promises the capacity in units, not the budget.
+        saved: The items that it saves.
+        runtime: The value that it claims.
+        optimum: The best value of the problem that it solves; None: no reference.
+    """
     value = float(np.sum(np.array([problem.runtimes[i] for i in saved]), dtype=float))
     memory = problem.exact_memory(saved)
-    excess = _excess(memory, Fraction(budget) * (1 + SLACK), Fraction(budget))
-    over = excess
-    if solver in QUANTISED:
+    beyond = excess(memory, Fraction(budget))
+    over = beyond
+    if quantised:
         units, capacity = problem.units(), Fraction(round(budget * SCALE))
-        over = _excess(Fraction(sum(units[i] for i in saved)), capacity, capacity)
+        over = excess(Fraction(sum(units[i] for i in saved)), capacity)
     loss = None
     if optimum is not None:
         loss = 1 - value / optimum if optimum else 0.0
@@ -84,13 +94,26 @@ def check(
     if runtime is not None:
         error = abs(runtime - value) / (value or 1.0)
     used = float(memory / Fraction(budget)) if budget else 0.0
-    return Check(value, used, over, excess, optimum, loss, error)
+    return Check(value, used, over, beyond, optimum, loss, error)
 
 
-def _excess(used: Fraction, allowed: Fraction, budget: Fraction) -> float:
-    if used <= allowed:
+def excess(used: Number, allowed: Number) -> float:
+    """Return by what share more is used than allowed: the one rule for "over"."""
+    if used <= allowed * (1 + SLACK):
         return 0.0
-    return float(used / budget - 1) if budget else float("inf")
+    return float(used / allowed - 1) if allowed else float("inf")
+
+
+def extra_recomputation(
+    value: float | None, best: float | None, total: float
+) -> float | None:
+    """Return by what share more is recomputed than the optimum has to.
+
+    None: no answer, no reference, or the optimum recomputes nothing.
+    """
+    if value is None or best is None or total - best <= PROVEN * total:
+        return None
+    return max(0.0, (total - value) / (total - best) - 1)
 
 
 def optimum(problem: Problem, budget: float, *, quantised: bool) -> float | None:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acknap.report.tables import table
+from acknap.base.text import table
+from acknap.knapsack.truth import excess
 
 Row = dict[str, Any]
 Key = tuple[str, str, float, str]
@@ -42,12 +43,12 @@ class Pair:
     @property
     def is_over(self) -> bool:
         """Whether we keep more than stock and than the budget allows."""
-        return _more(self.ours["live"], max(self.stock["live"], self.allowed))
+        return _over(self.ours["live"], max(self.stock["live"], self.allowed))
 
     @property
     def is_more(self) -> bool:
         """Whether we keep more than stock."""
-        return _more(self.ours["live"], self.stock["live"])
+        return _over(self.ours["live"], self.stock["live"])
 
     @property
     def is_worse(self) -> bool:
@@ -61,7 +62,7 @@ class Pair:
         """How many blocks keep more than in stock and than the budget allows."""
         pairs = zip(self.stock["graphs"], self.ours["graphs"], strict=True)
         return sum(
-            _more(ours["live"], max(stock["live"], ours["allowed"]))
+            _over(ours["live"], max(stock["live"], ours["allowed"]))
             for stock, ours in pairs
         )
 
@@ -81,8 +82,8 @@ class Pair:
         return self.stock["flops"] - usual, self.ours["flops"] - usual
 
 
-def _more(bytes_: float, than: float) -> bool:
-    return bytes_ > than * (1 + 1e-9) + 0.5
+def _over(bytes_: float, allowed: float) -> bool:
+    return excess(float(bytes_), float(allowed)) > 0
 
 
 def _differ(row: Row, base: Row) -> bool:
@@ -137,10 +138,10 @@ def summary(found: Sequence[Pair]) -> Mapping[str, Any]:
         "less": sum(pair.ours["live"] < pair.stock["live"] for pair in right),
         "live": math.exp(statistics.mean(map(math.log, ratios))) if ratios else 1.0,
         "stock_over_budget": sum(
-            _more(pair.stock["live"], pair.allowed) for pair in right
+            _over(pair.stock["live"], pair.allowed) for pair in right
         ),
         "ours_over_budget": sum(
-            _more(pair.ours["live"], pair.allowed) for pair in right
+            _over(pair.ours["live"], pair.allowed) for pair in right
         ),
     }
 
@@ -171,7 +172,9 @@ def markdown(found: Sequence[Pair]) -> str:
             groups[", ".join(pair.ours[key] for key in name)].append(pair)
         groups["all"] = list(found)
         rows = [(key, *_cells(summary(group))) for key, group in groups.items()]
-        parts.append(table((" and ".join(name), *_COLUMNS.values()), rows))
+        parts.append(
+            table((" and ".join(name), *_COLUMNS.values()), rows, numbers=True)
+        )
     return "\n\n".join(parts)
 
 
@@ -216,4 +219,4 @@ def exceptions(found: Sequence[Pair]) -> str:
         "ours recomputes",
         "",
     )
-    return table(header, rows) if rows else "None."
+    return table(header, rows, numbers=True) if rows else "None."

@@ -11,7 +11,7 @@ from acknap.models.block_numbers import Row
 from acknap.models.tracer import transformers
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
-from acknap.torches.workers import run_workers
+from acknap.torches.worker import run_workers
 from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "blocks.py"

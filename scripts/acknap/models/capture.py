@@ -14,11 +14,11 @@ from acknap.base.errors import HarnessError
 from acknap.base.files import write_atomic
 from acknap.base.layout import Layout
 from acknap.base.progress import say, working
+from acknap.base.text import short
 from acknap.knapsack import instance_file
 from acknap.models.budgets import parse
+from acknap.models.parted import MEASURES, Parted
 from acknap.models.tracer import TRANSFORMERS, Tracer, transformers
-from acknap.report.delivered import MEASURES, excess
-from acknap.report.stats import short
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
 from acknap.upstream.targets import Targets
@@ -74,11 +74,12 @@ def run_capture(
                 say(f"graph {index}: no budget reaches the knapsack")
                 continue
             content = _header(model, number, tracer) | graph
-            content["partitions"] = _partitions(tracer, index, asked)
+            parted = _partitions(tracer, index, asked)
+            content["partitions"] = [p.model_dump(exclude_unset=True) for p in parted]
             path = out / f"{content['name']}.json"
             write_atomic(path, instance_file.dumps(content))
             print(f"{path}: {_summary(graph)}")
-            _show(content["partitions"])
+            _show(parted)
             number += 1
     return 0
 
@@ -96,9 +97,7 @@ def _header(model: str, number: int, tracer: Tracer) -> dict[str, Any]:
     }
 
 
-def _partitions(
-    tracer: Tracer, graph: int, budgets: Sequence[float]
-) -> list[dict[str, Any]]:
+def _partitions(tracer: Tracer, graph: int, budgets: Sequence[float]) -> list[Parted]:
     solvers = tracer.description["solvers"]
     runs = [(budget, solver) for budget in budgets for solver in solvers]
     if not runs:
@@ -117,7 +116,7 @@ def _summary(graph: dict[str, Any]) -> str:
     )
 
 
-def _show(partitions: Sequence[dict[str, Any]]) -> None:
+def _show(partitions: Sequence[Parted]) -> None:
     """Print what was asked for and what was delivered."""
     if not partitions:
         return
@@ -126,9 +125,11 @@ def _show(partitions: Sequence[dict[str, Any]]) -> None:
     for name in header:
         table.add_column(name, justify="left" if name == "solver" else "right")
     for row in partitions:
-        cells = [_share(row, name) for name in header[2:-1]]
-        solver = row["solver"] if row["knapsack_used"] else "(no knapsack)"
-        table.add_row(short(row["budget"]), solver, *cells, str(row.get("cuts", "-")))
+        solver = row.solver if row.knapsack_used else "(no knapsack)"
+        plan = _share(row, "plan") if row.knapsack_used else "-"
+        shares = [_share(row, measure) for measure in MEASURES]
+        cuts = str(row.cuts) if row.knapsack_used else "-"
+        table.add_row(short(row.budget), solver, plan, *shares, cuts)
     console = Console()
     console.print(table)
     console.print(
@@ -138,7 +139,5 @@ def _show(partitions: Sequence[dict[str, Any]]) -> None:
     )
 
 
-def _share(row: dict[str, Any], measure: str) -> str:
-    if measure not in row:
-        return "-"
-    return f"{row[measure]:.4f}{'*' if excess(row, measure) else ' '}"
+def _share(row: Parted, measure: str) -> str:
+    return f"{getattr(row, measure):.4f}{'*' if row.excess(measure) else ' '}"

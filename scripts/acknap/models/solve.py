@@ -14,22 +14,20 @@ from acknap.base.errors import HarnessError
 from acknap.base.files import write_atomic
 from acknap.base.layout import Layout
 from acknap.base.progress import say, working
-from acknap.bench.plan import ALL
+from acknap.base.text import short
 from acknap.knapsack import instance_file, truth
+from acknap.knapsack.contenders import ALL, USUAL, Contender
 from acknap.knapsack.families import Problem
 from acknap.knapsack.instance_file import Instance
-from acknap.knapsack.session import Session, WorkerError
-from acknap.knapsack.truth import Check
+from acknap.knapsack.session import Session
+from acknap.knapsack.truth import Check, extra_recomputation
 from acknap.models.budgets import parse
-from acknap.report.chart_data import Frontier, extra_recomputation
-from acknap.report.stats import short
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
+from acknap.torches.worker import WorkerError
 from acknap.upstream.targets import Targets
 
-USUAL = ("stock.dp", "stock.hirschberg", "stock.ilp", "stock.greedy", "patched.exact")
 _LIMIT = 60.0  # seconds of one solve
-_PROVEN = 1e-12
 _CURVE = 100  # budgets of a plot
 _UNITS = {"flops": "flop", "profile": "ms"}
 _LEGEND = """\
@@ -126,9 +124,9 @@ def choose(text: str) -> list[str]:
     """
     chosen: dict[str, None] = {}
     for name in (part.strip() for part in text.split(",")):
-        found = [one for one in ALL if name in (one, one.partition(".")[2])]
+        found = [one for one in ALL if name in (one, Contender.of(one).solver)]
         if not found:
-            known = dict.fromkeys(one.partition(".")[2] for one in ALL)
+            known = dict.fromkeys(Contender.of(one).solver for one in ALL)
             raise HarnessError(
                 f"unknown solver {name!r}: give {', '.join(known)}, or one of a side, "
                 "such as stock.dp or patched.dp"
@@ -150,7 +148,7 @@ class Solving:
         best = self.best(budget)
         if not self._session.has(contender):
             return Row(budget, contender, None, 0.0, best, "this release has none")
-        side, solver = contender.split(".")
+        side, solver = Contender.of(contender)
         worker = self._session.worker(side)
         try:
             worker.load(self.problem)
@@ -159,7 +157,8 @@ class Solving:
         except WorkerError as error:
             return Row(budget, contender, None, 0.0, best, str(error))
         saved, runtime = answer["answers"][0][:2]
-        check = truth.check(self.problem, budget, solver, saved, runtime, None)
+        quantised = Contender.of(contender).row.quantised
+        check = truth.check(self.problem, budget, quantised, saved, runtime, None)
         return Row(budget, contender, check, answer["seconds"], best)
 
     def best(self, budget: float) -> Best:
@@ -222,7 +221,7 @@ def _cells(row: Row, total: float) -> tuple[str, ...]:
         f"{100 * check.excess:.2f}" if over else "no",
         f"{100 * check.value / (total or 1.0):.2f}",
         "-" if over or extra is None else f"{100 * extra:.2f}",
-        "-" if over else "proven" if gap <= _PROVEN else f"{100 * gap:.2g}",
+        "-" if over else "proven" if gap <= truth.PROVEN else f"{100 * gap:.2g}",
         short(1e3 * row.seconds),
     )
 
@@ -283,7 +282,7 @@ def _by_operator(
 
 def draw(solving: Solving, rows: Iterable[Row], budgets: Sequence[float]) -> str:
     """Return the frontier with the solvers on it, as SVG."""
-    from acknap.report import charts
+    from acknap.knapsack import frontier  # slow to import, seldom needed
 
     total = sum(solving.problem.runtimes) or 1.0
     end = min(1.0, 1.05 * max(*budgets, sum(solving.problem.memory)))
@@ -297,5 +296,5 @@ def draw(solving: Solving, rows: Iterable[Row], budgets: Sequence[float]) -> str
         if row.check is not None:
             left = 100 * (1 - row.check.value / total)
             kept[row.contender].append((row.budget * row.check.used, left))
-    found = Frontier(solving.problem.spec, [(0.0, 100.0), *curve], kept)
-    return charts.frontier(found, budgets)
+    found = frontier.Frontier(solving.problem.spec, [(0.0, 100.0), *curve], kept)
+    return frontier.draw(found, budgets)

@@ -8,7 +8,8 @@ from typing import Any
 from acknap.base import venv
 from acknap.base.errors import HarnessError
 from acknap.base.layout import INSIDE, Layout
-from acknap.knapsack.session import Worker, WorkerError
+from acknap.models.parted import Parted
+from acknap.torches.worker import Worker, WorkerError
 
 WORKER = INSIDE / "models" / "capture.py"
 EXACT = "torch/_functorch/_activation_checkpointing/knapsack_exact.py"
@@ -63,7 +64,7 @@ class Tracer:
         graphs: list[dict[str, Any]] = answer["graphs"]
         return graphs
 
-    def measure(self, graph: int, solver: str, budget: float) -> dict[str, Any]:
+    def measure(self, graph: int, solver: str, budget: float) -> Parted:
         """Part one of the graphs; a torch without `exact` is handed ours.
 
         Raises:
@@ -71,7 +72,7 @@ class Tracer:
         """
         request = {"op": "measure", "graph": graph, "solver": solver, "budget": budget}
         file = str(self._exact) if solver == "exact" and self._exact else None
-        return self._ask(request | {"file": file})
+        return Parted.model_validate(self._ask(request | {"file": file}))
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         try:

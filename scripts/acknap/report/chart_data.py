@@ -5,14 +5,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from acknap.bench.plan import VARIANTS
+from acknap.bench import finished
+from acknap.bench.finished import Answers, Speed
 from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
 from acknap.bench.record import Record
-from acknap.report.delivered import excess, runs
-from acknap.report.memory import memory_points, rows_law, sizes, table_law
+from acknap.knapsack.contenders import VARIANTS
+from acknap.knapsack.frontier import Frontier, Points
+from acknap.knapsack.truth import PROVEN, extra_recomputation
+from acknap.report.delivered import runs
+from acknap.report.memory import memory_points, rows_law, table_law
 from acknap.report.stats import median_seconds
-
-Points = Sequence[tuple[float, float]]
 
 RECOMPUTE = ("stock.dp", "stock.hirschberg", "stock.greedy", "patched.exact")
 _MEMORY = ("stock.dp", "stock.hirschberg", "patched.hirschberg", "patched.exact")
@@ -41,9 +43,9 @@ def memory_by_n(record: Record) -> MemoryByN | None:
         return None
     measured = {
         contender: [
-            (float(sizes(point)["n"]), max(float(growth), _LEAST))
+            (float(point.sizes["n"]), max(float(growth), _LEAST))
             for point, growth in memory_points(record, contender)
-            if sizes(point).get("units") == _WIDTH and point["problem"][0] == "r"
+            if point.sizes.get("units") == _WIDTH and point.problem[0] == "r"
         ]
         for contender in _MEMORY
     }
@@ -55,9 +57,9 @@ def memory_by_n(record: Record) -> MemoryByN | None:
     }
     kept = {name: points for name, points in measured.items() if points}
     published = [
-        (float(sizes(point)["n"]), max(float(growth), _LEAST))
+        (float(point.sizes["n"]), max(float(growth), _LEAST))
         for point, growth in memory_points(record, "patched.exact")
-        if sizes(point).get("units") == ROWS_UNITS
+        if point.sizes.get("units") == ROWS_UNITS
     ]
     return MemoryByN(kept, laws, TABLE_UNITS, published)
 
@@ -65,12 +67,12 @@ def memory_by_n(record: Record) -> MemoryByN | None:
 def time_by_n(record: Record) -> dict[str, Points]:
     """Return milliseconds by n, random items, W = 10,000."""
     found: dict[str, list[tuple[float, float]]] = {}
-    for point in record.of("size-speed"):
-        for contender in point["seconds"]:
-            seconds = median_seconds(point, contender)
+    for point in record.of("size-speed", Speed):
+        for contender in point.seconds:
+            seconds = median_seconds(point.seconds, contender)
             if seconds is not None:
                 points = found.setdefault(contender, [])
-                points.append((float(sizes(point)["n"]), 1e3 * seconds))
+                points.append((float(point.sizes["n"]), 1e3 * seconds))
     return dict(found)
 
 
@@ -98,14 +100,14 @@ class UsedByBudget:
 
 def used_by_budget(record: Record) -> UsedByBudget | None:
     """Return how much of the budget each solver uses, while not everything fits."""
-    for point in record.of("pictured-budget"):
+    for point in record.of("pictured-budget", Answers):
         used: dict[str, list[tuple[float, float]]] = {}
-        for row in point["rows"]:
-            best = point["best"][str(row["budget"])]
-            if "used" in row and best < point["total"] * (1 - 1e-12):
-                points = used.setdefault(row["contender"], [])
-                points.append((row["budget"], row["budget"] * row["used"]))
-        return UsedByBudget(_model(point["problem"]), _joined(used))
+        for row in point.rows:
+            best = point.optimum(row) or 0.0
+            if not row.failed and best < point.total * (1 - PROVEN):
+                points = used.setdefault(row.contender, [])
+                points.append((row.budget, row.budget * row.used))
+        return UsedByBudget(point.name, _joined(used))
     return None
 
 
@@ -132,55 +134,33 @@ def extra_by_model(record: Record) -> dict[str, dict[str, float]]:
     recomputed.
     """
     found: dict[str, dict[str, float]] = {}
-    for point in record.of("real"):
-        extras = found.setdefault(_model(point["problem"]), {})
-        for row in point["rows"]:
-            best, total = point["best"][str(row["budget"])], point["total"]
-            extra = extra_recomputation(row.get("value"), best, total)
-            if extra is None or row["excess"] or row["contender"] not in RECOMPUTE:
+    for point in record.of("real", Answers):
+        extras = found.setdefault(point.name, {})
+        for row in point.rows:
+            if row.failed or row.excess or row.contender not in RECOMPUTE:
                 continue
-            name = row["contender"]
+            extra = extra_recomputation(row.value, point.optimum(row), point.total)
+            if extra is None:
+                continue
+            name = row.contender
             extras[name] = max(extras.get(name, 0.0), 100 * extra)
     return found
 
 
-def extra_recomputation(
-    value: float | None, best: float | None, total: float
-) -> float | None:
-    """Return by what share more is recomputed than the optimum has to.
-
-    None: no answer, no reference, or the optimum recomputes nothing.
-    """
-    if value is None or best is None or total - best <= 1e-12 * total:
-        return None
-    return max(0.0, (total - value) / (total - best) - 1)
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """Recomputed share of the work by budget, on one model."""
-
-    model: str
-    best: Points
-    kept: Mapping[str, Points]
-
-
 def frontier(record: Record) -> Frontier | None:
     """Return the optimum by budget, and the sets of some solvers that keep to it."""
-    for point in record.of("pictured-frontier"):
-        total = point["total"]
+    for point in record.of("pictured-frontier", Answers):
         best = [
-            (float(budget), 100 * (1 - value / total))
-            for budget, value in point["best"].items()
+            (float(budget), 100 * (1 - value / point.total))
+            for budget, value in point.best.items()
             if value is not None
         ]
         kept: dict[str, list[tuple[float, float]]] = {}
-        for row in point["rows"]:
-            name = row["contender"]
-            if name in RECOMPUTE and "value" in row and not row["excess"]:
-                share = 100 * (1 - row["value"] / total)
-                kept.setdefault(name, []).append((row["budget"], share))
-        return Frontier(_model(point["problem"]), best, kept) if best else None
+        for row in point.rows:
+            if row.contender in RECOMPUTE and not row.failed and not row.excess:
+                share = 100 * (1 - row.value / point.total)
+                kept.setdefault(row.contender, []).append((row.budget, share))
+        return Frontier(point.name, best, kept) if best else None
     return None
 
 
@@ -204,14 +184,14 @@ def training(record: Record) -> list[Training]:
     """Return the runs of the training, the smaller budgets first."""
     found = (
         Training(
-            run["contender"],
-            run["budget"],
-            run["losses"],
-            run["saved_bytes"] / 1e6,
-            statistics.median(run["seconds"]),
+            run.contender,
+            run.budget,
+            run.losses,
+            run.saved_bytes / 1e6,
+            statistics.median(run.seconds),
         )
-        for point in record.of("training")
-        for run in point["runs"]
+        for point in record.of("training", finished.Training)
+        for run in point.runs
     )
     return sorted(found, key=lambda run: run.budget)
 
@@ -229,12 +209,8 @@ def delivered(record: Record) -> Mapping[str, tuple[Points, Points]]:
         within: list[tuple[float, float]] = []
         over: list[tuple[float, float]] = []
         for _, _, row in runs(record, variant):
-            side = over if excess(row, "bytes") else within
-            side.append((row["budget"], row["bytes"]))
+            side = over if row.excess("bytes") else within
+            side.append((row.budget, row.bytes))
         if within or over:
             found[variant] = within, over
     return found
-
-
-def _model(spec: str) -> str:
-    return spec.removeprefix("real:")

@@ -1,6 +1,6 @@
 """Plots of a benchmark's record, as SVG: one message each, readable without colour."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -8,6 +8,7 @@ from matplotlib.ticker import FuncFormatter
 
 from acknap.bench.record import Record
 from acknap.knapsack.chart_style import (
+    BUDGET,
     COLOURS,
     SETTINGS,
     STYLES,
@@ -17,10 +18,9 @@ from acknap.knapsack.chart_style import (
     plain_ticks,
     svg,
 )
-from acknap.knapsack.contenders import contender_name
+from acknap.knapsack.contenders import title as named
+from acknap.knapsack.frontier import figure_of
 from acknap.report import chart_data
-
-_BUDGET = "memory budget (share of the activation memory that can be saved)"
 
 
 def draw(record: Record) -> dict[str, str]:
@@ -60,7 +60,7 @@ def _memory(record: Record) -> Figure | None:
         x, y = zip(*points, strict=True)
         axes.plot(x, y, **style)
         axes.annotate(
-            f"{contender_name(contender)}, by its law at the published W",
+            f"{named(contender)}, by its law at the published W",
             (x[-1], y[-1]),
             xytext=(0, 9 if contender == "stock.dp" else -14),
             textcoords="offset points",
@@ -125,7 +125,7 @@ def _budget(record: Record) -> Figure | None:
     bottom.set_ylim(min(-6.0, -15 * worst), 110 * worst if worst > 0 else 2)
     top.set_ylabel("memory of the saved set\n(share of what can be saved)")
     bottom.set_ylabel("above the\nbudget (%)")
-    bottom.set_xlabel(_BUDGET)
+    bottom.set_xlabel(BUDGET)
     top.legend(loc="upper left")
     return figure
 
@@ -161,34 +161,9 @@ def _recompute(record: Record) -> Figure | None:
     return figure
 
 
-def frontier(found: chart_data.Frontier, budgets: Sequence[float]) -> str:
-    """Draw one model's frontier; the solvers' sets stand at the memory they use."""
-    with mpl.rc_context(SETTINGS):
-        figure = _frontier_figure(found, "sets, at the memory they use")
-        for budget in budgets:
-            figure.axes[0].axvline(budget, color="#777777", lw=0.8, ls=":", zorder=0)
-        return svg(figure)
-
-
 def _frontier(record: Record) -> Figure | None:
     found = chart_data.frontier(record)
-    return _frontier_figure(found, "sets within the budget") if found else None
-
-
-def _frontier_figure(found: chart_data.Frontier, title: str) -> Figure:
-    figure, axes = new_axes(
-        f"What a budget buys: {found.model}",
-        _BUDGET,
-        "recomputed work (% of all that may be recomputed)",
-    )
-    x, y = zip(*found.best, strict=True)
-    axes.plot(x, y, color="black", lw=1.8, label="optimum")
-    for contender, points in found.kept.items():
-        size = 9.0 if contender == "patched.exact" else 5.5
-        line(axes, contender, points, ls="none", mfc="none", ms=size)
-    axes.set_ylim(0, None)
-    axes.legend(loc="upper right", title=title)
-    return figure
+    return figure_of(found, "sets within the budget") if found else None
 
 
 def _delivered(record: Record) -> Figure | None:
@@ -199,9 +174,7 @@ def _delivered(record: Record) -> Figure | None:
     panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
     for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
         total = len(within) + len(over)
-        axes.set_title(
-            f"{contender_name(variant)}: {len(over)} of {total} over", fontsize=10.5
-        )
+        axes.set_title(f"{named(variant)}: {len(over)} of {total} over", fontsize=10.5)
         axes.axline((0, 0), slope=1, color="black", lw=1, zorder=0)
         style = {"color": COLOURS[variant], "ls": "none", "ms": 5, "alpha": 0.8}
         for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
@@ -255,7 +228,7 @@ def _training(record: Record) -> Figure | None:
 
 
 def _training_label(run: chart_data.Training) -> str:
-    return f"{contender_name(run.contender)}, at {run.budget:g}"
+    return f"{named(run.contender)}, at {run.budget:g}"
 
 
 def _bytes(size: float, _: object) -> str:

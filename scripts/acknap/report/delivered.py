@@ -7,50 +7,31 @@ benchmarks/SCHEMA.md.
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from acknap.base.text import short
+from acknap.bench.finished import Answers, Partitions
 from acknap.bench.record import Record
+from acknap.models.parted import MEASURES, Parted
 from acknap.report.memory import Number
-from acknap.report.stats import short
 
-MEASURES = ("ratio", "bytes", "storages", "live")
-# Relative excess that is rounding.
-_ROUNDING = 1e-9
 # Runtime below this share of all items' is nothing: some items cost one operation.
 _LEAST = 1e-6
 # Small parameters, such as norms' weights, are left out of the saved set all the time.
 _NOTICED = 0.01
 
-Run = dict[str, Any]
 
-
-def points(record: Record) -> list[dict[str, Any]]:
+def points(record: Record) -> list[Partitions]:
     """Return the points in which live bytes were counted: not those of old records."""
-    found = record.of("delivered")
-    return [p for p in found if any("live" in row for row in p["rows"])]
+    found = record.of("delivered", Partitions)
+    return [p for p in found if any(row.live is not None for row in p.rows)]
 
 
-def runs(record: Record, contender: str) -> Iterator[tuple[str, float, Run]]:
+def runs(record: Record, contender: str) -> Iterator[tuple[str, float, Parted]]:
     """Return the runs of a contender: model, runtime of all items, what came out."""
     for point in points(record):
-        name = point["problem"].removeprefix("real:captured/")
-        for row in point["rows"]:
-            if row["contender"] == contender and row.get("knapsack_used"):
-                yield name, point["total"], row
-
-
-def excess(row: Run, measure: str) -> float:
-    """Return by what share a run is over the budget by a measure; 0 if it is not.
-
-    Where nothing can be within the budget, because of what must be saved, the least
-    that can be kept alive takes its place.
-    """
-    over = row[measure] / _allowed(row) - 1
-    return float(over) if over > _ROUNDING else 0.0
-
-
-def _allowed(row: Run) -> float:
-    return float(max(row["budget"], row.get("least", 0.0)))
+        for row in point.rows:
+            if row.contender == contender and row.knapsack_used:
+                yield point.name, point.total, row
 
 
 def over(
@@ -62,12 +43,12 @@ def over(
         return None
     words = []
     for measure in MEASURES:
-        beyond = [e for row in found if (e := excess(row, measure))]
+        beyond = [e for row in found if (e := row.excess(measure))]
         worst = f", worst +{short(100 * max(beyond))} %" if beyond else ""
         words.append(f"{len(beyond)} by {measure}{worst}")
-    count = sum(any(excess(row, measure) for measure in measures) for row in found)
+    count = sum(any(map(row.excess, measures)) for row in found)
     text = f"over the budget: {'; '.join(words)}; of {len(found)} runs"
-    if forced := sum(_allowed(row) > row["budget"] for row in found):
+    if forced := sum(row.allowed > row.budget for row in found):
         text += f", in {forced} of which what must be saved is more than the budget"
     return Number(count, text)
 
@@ -77,13 +58,8 @@ def kept_plans(record: Record, contender: str) -> Number | None:
     found = [row for _, _, row in runs(record, contender)]
     if not found:
         return None
-    broken = [row for row in found if is_broken(row)]
+    broken = [row for row in found if row.is_broken]
     return Number(len(broken), f"{len(broken)} of {len(found)} runs")
-
-
-def is_broken(row: Run) -> bool:
-    """Whether the plan keeps the budget and the partition's ratio does not."""
-    return not excess(row, "plan") and bool(excess(row, "ratio"))
 
 
 def recompute(record: Record, base: str, contender: str) -> Number | None:
@@ -92,16 +68,13 @@ def recompute(record: Record, base: str, contender: str) -> Number | None:
     Runs count in which the base is within the budget by ratio, bytes and live bytes.
     """
     others = {
-        (name, row["budget"]): row["recomputed"]
-        for name, _, row in runs(record, contender)
+        (name, row.budget): row.recomputed for name, _, row in runs(record, contender)
     }
     logs = [
-        math.log(max(others[key], least) / max(row["recomputed"], least))
+        math.log(max(others[key], least) / max(row.recomputed, least))
         for name, total, row in runs(record, base)
-        if (key := (name, row["budget"])) in others
-        and not excess(row, "ratio")
-        and not excess(row, "bytes")
-        and not excess(row, "live")
+        if (key := (name, row.budget)) in others
+        and not any(map(row.excess, ("ratio", "bytes", "live")))
         and (least := _LEAST * total)
     ]
     if not logs:
@@ -113,7 +86,11 @@ def recompute(record: Record, base: str, contender: str) -> Number | None:
 
 def unit(record: Record, side: str) -> Number | None:
     """What a budget of 1 is, as a share of what is saved without a budget."""
-    shares = [1 / point["unbudgeted"][side] for point in points(record)]
+    shares = [
+        1 / point.unbudgeted[side]
+        for point in points(record)
+        if isinstance(point.unbudgeted, dict)
+    ]
     if not shares:
         return None
     middle = statistics.median(shares)
@@ -123,7 +100,7 @@ def unit(record: Record, side: str) -> Number | None:
 
 def flattered(record: Record, contender: str) -> Number | None:
     """By how much the partitioner's own ratio is below the share that stays alive."""
-    found = [row["live"] - row["ratio"] for _, _, row in runs(record, contender)]
+    found = [(row.live or 0) - row.ratio for _, _, row in runs(record, contender)]
     if not found:
         return None
     count = sum(difference > _NOTICED for difference in found)
@@ -133,7 +110,7 @@ def flattered(record: Record, contender: str) -> Number | None:
 
 def extra_cuts(record: Record, contender: str) -> Number | None:
     """Mean of the min-cuts after the first one that carries out the plan."""
-    cuts = [row["cuts"] - 1 for _, _, row in runs(record, contender)]
+    cuts = [row.cuts - 1 for _, _, row in runs(record, contender)]
     if not cuts:
         return None
     mean = statistics.mean(cuts)
@@ -151,13 +128,12 @@ def extra_time(
         contender: The one that may take longer.
         plain: Whether only runs without an extra cut count.
     """
-    theirs = {(name, row["budget"]): row for name, _, row in runs(record, base)}
+    theirs = {(name, row.budget): row for name, _, row in runs(record, base)}
     shares = [
         # What no budget changes is the base's for both.
-        (_spent(row) - _spent(other)) / (other["base_seconds"] + _spent(other))
+        (row.seconds - other.seconds) / (other.base_seconds + other.seconds)
         for name, _, row in runs(record, contender)
-        if (other := theirs.get((name, row["budget"])))
-        and not (plain and row["cuts"] > 1)
+        if (other := theirs.get((name, row.budget))) and not (plain and row.cuts > 1)
     ]
     if not shares:
         return None
@@ -169,7 +145,7 @@ def extra_time(
 def solver_share(record: Record, contender: str) -> Number | None:
     """The solver's share of the partition time, median of the runs."""
     shares = [
-        row["solve_seconds"] / (row["base_seconds"] + _spent(row))
+        row.solve_seconds / (row.base_seconds + row.seconds)
         for _, _, row in runs(record, contender)
     ]
     if not shares:
@@ -180,13 +156,9 @@ def solver_share(record: Record, contender: str) -> Number | None:
     return Number(middle, f"{text}, {len(shares)} runs")
 
 
-def _spent(row: Run) -> float:
-    return float(row["solve_seconds"] + row["cut_seconds"])
-
-
 def models(record: Record, solvers: Sequence[str]) -> Number | None:
     """How many captured models every solver was tried on."""
-    points = record.of("captured")
-    full = [p for p in points if {row["contender"] for row in p["rows"]} >= {*solvers}]
+    points = record.of("captured", Answers)
+    full = [p for p in points if {row.contender for row in p.rows} >= {*solvers}]
     text = f"{len(full)} models, {len(solvers)} solvers"
     return Number(len(full), text) if points else None

@@ -1,54 +1,48 @@
 """The report's tables of captured models: plans by solver, and partitions."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from acknap.bench.plan import ALL, VARIANTS
+from acknap.base.text import short, table
+from acknap.bench.finished import Answers
 from acknap.bench.record import Record
-from acknap.knapsack.contenders import contender_name
-from acknap.report.chart_data import extra_recomputation
+from acknap.knapsack.contenders import ALL, VARIANTS, title
+from acknap.knapsack.truth import extra_recomputation
+from acknap.models.parted import MEASURES, Parted
 from acknap.report.delivered import (
-    MEASURES,
-    excess,
     extra_cuts,
     extra_time,
-    is_broken,
     points,
     recompute,
     runs,
 )
-from acknap.report.stats import short
-from acknap.report.tables import table
 
 BASE = "stock.dp"
 
 
 def captured(record: Record) -> str:
     """Return a line per captured model: the solvers' worst sets over all budgets."""
-    points = record.of("captured")
+    points = record.of("captured", Answers)
     if not points:
         return "Not measured."
     rows = [
         (
-            point["problem"].removeprefix("real:captured/"),
+            point.name,
             *(_worst(point, contender) for contender in ALL),
         )
         for point in points
     ]
-    return table(("model", *map(contender_name, ALL)), rows)
+    return table(("model", *map(title, ALL)), rows, numbers=True)
 
 
-def _worst(point: dict[str, Any], contender: str) -> str:
-    found = [row for row in point["rows"] if row["contender"] == contender]
-    if not found or any("failed" in row for row in found):
+def _worst(point: Answers, contender: str) -> str:
+    found = [row for row in point.rows if row.contender == contender]
+    if not found or any(row.failed for row in found):
         return "failed" if found else "absent"
-    beyond = max(row["excess"] for row in found)
+    beyond = max(row.excess for row in found)
     extras = [
-        extra_recomputation(
-            row["value"], point["best"][str(row["budget"])], point["total"]
-        )
+        extra_recomputation(row.value, point.optimum(row), point.total)
         for row in found
-        if not row["excess"]
+        if not row.excess
     ]
     extra = max((e for e in extras if e is not None), default=0.0)
     more = f"{short(100 * extra)} %" if extra >= 1e-5 else "< 0.001 %"
@@ -70,16 +64,16 @@ def variants(record: Record) -> str:
         "partition time",
     )
     rows = [
-        (contender_name(name), *_variant(record, name))
+        (title(name), *_variant(record, name))
         for name in VARIANTS
         if any(runs(record, name))
     ]
-    return table(header, rows) if rows else "Not measured."
+    return table(header, rows, numbers=True) if rows else "Not measured."
 
 
 def _variant(record: Record, contender: str) -> Sequence[str]:
     found = [row for _, _, row in runs(record, contender)]
-    beyond = {m: [excess(row, m) for row in found] for m in MEASURES}
+    beyond = {m: [row.excess(m) for row in found] for m in MEASURES}
     again = recompute(record, BASE, contender)
     time = extra_time(record, BASE, contender)
     cuts = extra_cuts(record, contender)
@@ -87,7 +81,7 @@ def _variant(record: Record, contender: str) -> Sequence[str]:
         str(len(found)),
         *(str(values.count(0.0)) for values in beyond.values()),
         *(f"{100 * max(values):+.1f} %" for values in beyond.values()),
-        str(sum(map(is_broken, found))),
+        str(sum(row.is_broken for row in found)),
         f"{again.value:.4f}" if again else "-",
         f"{1 + cuts.value:.2f}" if cuts else "-",
         f"{100 * time.value:+.2f} %" if time else "-",
@@ -98,26 +92,20 @@ def delivered(record: Record) -> str:
     """Return a line per model and budget: plan and ratio of every variant."""
     lines = []
     for point in points(record):
-        name = point["problem"].removeprefix("real:captured/")
-        for budget in point["budgets"]:
-            rows = {
-                row["contender"]: row
-                for row in point["rows"]
-                if row["budget"] == budget
-            }
+        for budget in point.budgets:
+            rows = {row.contender: row for row in point.rows if row.budget == budget}
             cells = [_promise(rows.get(variant)) for variant in VARIANTS]
-            lines.append((f"{name}, {budget:g}", *cells))
-    header = ("model, budget", *map(contender_name, VARIANTS))
-    return table(header, lines) if lines else "Not measured."
+            lines.append((f"{point.name}, {budget:g}", *cells))
+    header = ("model, budget", *map(title, VARIANTS))
+    return table(header, lines, numbers=True) if lines else "Not measured."
 
 
-def _promise(row: dict[str, Any] | None) -> str:
+def _promise(row: Parted | None) -> str:
     if row is None:
         return "absent"
-    if "failed" in row:
+    if row.failed:
         return "failed"
-    ratio = f"{row['ratio']:.4f}"
-    if not row["knapsack_used"]:
-        return f"no knapsack, {ratio}"
-    mark = " **over**" if is_broken(row) else " over" if excess(row, "ratio") else ""
-    return f"{row['plan']:.4f} to {ratio}{mark}"
+    if not row.knapsack_used:
+        return f"no knapsack, {row.ratio:.4f}"
+    mark = " **over**" if row.is_broken else " over" if row.excess("ratio") else ""
+    return f"{row.plan:.4f} to {row.ratio:.4f}{mark}"

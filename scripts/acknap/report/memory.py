@@ -1,11 +1,13 @@
 """Memory: the laws of the released solvers, and the numbers behind the claims on it."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from acknap.base.text import short
+from acknap.bench.finished import Memory
 from acknap.bench.plan_memory import LIMIT_GB, ROWS_UNITS, TABLE_UNITS
 from acknap.bench.record import Record
-from acknap.report.stats import Law, fit, short
+from acknap.report.stats import Law, fit
 
 
 class Number(NamedTuple):
@@ -15,27 +17,18 @@ class Number(NamedTuple):
     text: str
 
 
-def sizes(point: dict[str, Any]) -> dict[str, int]:
-    """Return n, units, ... of a generated problem."""
-    text = point["problem"].partition(":")[2]
-    pairs = (part.split("=") for part in text.split(",") if "=" in part)
-    return {name: int(float(value)) for name, value in pairs}
-
-
-def memory_points(
-    record: Record, contender: str
-) -> Iterator[tuple[dict[str, Any], int]]:
+def memory_points(record: Record, contender: str) -> Iterator[tuple[Memory, int]]:
     """Return the measured peaks of a contender, with their bytes."""
-    for point in record.of("memory") + record.of("limit"):
-        if point["contenders"] == [contender] and "growth" in point:
-            yield point, point["growth"]
+    for point in record.of("memory", Memory) + record.of("limit", Memory):
+        if point.contenders == (contender,) and point.growth is not None:
+            yield point, point.growth
 
 
 def table_law(record: Record) -> Law | None:
     """Return the law of the released table: bytes by cells, and by units for rows."""
     rows, found = [], []
     for point, growth in memory_points(record, "stock.dp"):
-        n, units = sizes(point)["n"], sizes(point)["units"]
+        n, units = point.sizes["n"], point.sizes["units"]
         # Below that the temporary rows weigh as much as the table.
         if n >= 50 and units >= 100_000:
             rows.append(((n + 1.0) * (units + 1), units + 1.0))
@@ -47,7 +40,7 @@ def rows_law(record: Record) -> Law | None:
     """Return the law of the released sliding window: bytes by units."""
     rows, found = [], []
     for point, growth in memory_points(record, "stock.hirschberg"):
-        rows.append((float(sizes(point)["units"]),))
+        rows.append((float(point.sizes["units"]),))
         found.append(float(growth))
     return fit(rows, found)
 
@@ -69,15 +62,15 @@ def table_gb(record: Record) -> Number | None:
 
 def table_asks(record: Record) -> Number | None:
     """What the released dp asks for, over what it may have, where it dies."""
-    points = [p for p in _limit(record, "stock.dp", 100) if p.get("asked")]
+    points = [p for p in _limit(record, "stock.dp") if p.asked]
     if not points:
         return None
     point = min(points, key=_scale)
     room = LIMIT_GB * 1e9 / _scale(point)
     return Number(
-        point["asked"] / room,
+        (point.asked or 0) / room,
         f"at 1/{_scale(point):.0f} of the size the process may add {room / 1e6:.0f} MB "
-        f"and dies asking for {point['asked'] / 1e6:.1f} MB",
+        f"and dies asking for {(point.asked or 0) / 1e6:.1f} MB",
     )
 
 
@@ -97,9 +90,9 @@ def rows_gb(record: Record) -> Number | None:
 def rows_by_n(record: Record) -> Number | None:
     """How much the sliding window's peak varies with n at W = 1e6."""
     found = {
-        sizes(point)["n"]: growth
+        point.sizes["n"]: growth
         for point, growth in memory_points(record, "stock.hirschberg")
-        if sizes(point)["units"] == 1_000_000
+        if point.sizes["units"] == 1_000_000
     }
     if len(found) < 2:
         return None
@@ -111,16 +104,17 @@ def rows_by_n(record: Record) -> Number | None:
 
 
 def times_larger(record: Record) -> Number | None:
-    """How many more items fit under the limit that stops dp at n = 100."""
-    asked = table_asks(record)
-    solved = [p for p in _limit(record, "stock.hirschberg", 2000) if "growth" in p]
-    if asked is None or not solved:
+    """How many times more items the sliding window solves where dp dies."""
+    died = [p for p in _limit(record, "stock.dp") if p.asked]
+    solved = [p for p in _limit(record, "stock.hirschberg") if p.growth is not None]
+    if not died or not solved:
         return None
-    point = min(solved, key=_scale)
+    fewest = min(point.sizes["n"] for point in died)
+    most = max(solved, key=lambda point: (point.sizes["n"], -_scale(point)))
     return Number(
-        20.0 if asked.value > 1 else 0.0,
-        f"n = 2000 solved in {point['growth'] / 1e6:.1f} MB where dp dies at n = 100, "
-        f"at 1/{_scale(point):.0f} of the size",
+        most.sizes["n"] / fewest,
+        f"n = {most.sizes['n']} solved in {(most.growth or 0) / 1e6:.1f} MB where dp "
+        f"dies at n = {fewest}, at 1/{_scale(most):.0f} of the size",
     )
 
 
@@ -129,9 +123,9 @@ def largest_2000(record: Record) -> Number | None:
     found = {
         name: max(
             (
-                (sizes(point)["units"], growth, point["seconds"])
+                (point.sizes["units"], growth, point.seconds)
                 for point, growth in memory_points(record, name)
-                if sizes(point).get("n") == 2000 and "units" in sizes(point)
+                if point.sizes.get("n") == 2000 and "units" in point.sizes
             ),
             default=None,
         )
@@ -154,11 +148,7 @@ def peak_ratio(
     """How many times less memory than `base` a contender takes."""
     found = {
         name: max(
-            (
-                g
-                for point, g in memory_points(record, name)
-                if point["problem"] == problem
-            ),
+            (g for point, g in memory_points(record, name) if point.problem == problem),
             default=0,
         )
         for name in (base, contender)
@@ -175,9 +165,9 @@ def rows_share(
 ) -> Number | None:
     """The worst share that a contender takes of so much a unit and a constant."""
     shares = [
-        (growth / (bytes_a_unit * sizes(point)["units"] + constant), growth, point)
+        (growth / (bytes_a_unit * point.sizes["units"] + constant), growth, point)
         for point, growth in memory_points(record, contender)
-        if sizes(point).get("units", 0) >= 1_000_000
+        if point.sizes.get("units", 0) >= 1_000_000
     ]
     if not shares:
         return None
@@ -185,16 +175,16 @@ def rows_share(
     return Number(
         share,
         f"at most {share:.2f} of it in {len(shares)} points: {growth / 1e6:.3g} MB, "
-        f"{point['problem']}",
+        f"{point.problem}",
     )
 
 
 def peak(record: Record, contender: str, families: list[str]) -> Number | None:
     """The largest growth of a contender in MB, n = 2000, on some families."""
     found = [
-        (growth / 1e6, point["problem"], point["answer"].get("right"))
+        (growth / 1e6, point.problem, point.answer.right)
         for point, growth in memory_points(record, contender)
-        if sizes(point)["n"] == 2000 and point["problem"].split(":")[0] in families
+        if point.sizes["n"] == 2000 and point.problem.split(":")[0] in families
     ]
     if not found:
         return None
@@ -209,26 +199,24 @@ def published(record: Record, contender: str) -> Number | None:
     found = [
         (growth / 1e6, point)
         for point, growth in memory_points(record, contender)
-        if sizes(point).get("units") == ROWS_UNITS and point["answer"]["right"]
+        if point.sizes.get("units") == ROWS_UNITS and point.answer.right
     ]
     if not found:
         return None
     size, point = max(found, key=lambda one: one[0])
     return Number(
         size,
-        f"n = 2000, W = {ROWS_UNITS:.3g} solved in {short(point['seconds'] * 1e3)} ms "
+        f"n = 2000, W = {ROWS_UNITS:.3g} solved in {short(point.seconds * 1e3)} ms "
         f"and {size:.3g} MB, the optimum",
     )
 
 
-def _limit(record: Record, contender: str, n: int) -> list[dict[str, Any]]:
-    return [
-        point
-        for point in record.of("limit")
-        if point["contenders"] == [contender] and sizes(point)["n"] == n
-    ]
+def _limit(record: Record, contender: str) -> list[Memory]:
+    """Return what was tried with the publication's memory, at a scale."""
+    points = record.of("limit", Memory)
+    return [point for point in points if point.contenders == (contender,)]
 
 
-def _scale(point: dict[str, Any]) -> float:
-    whole = TABLE_UNITS if point["contenders"] == ["stock.dp"] else ROWS_UNITS
-    return round(whole / sizes(point)["units"])
+def _scale(point: Memory) -> float:
+    whole = TABLE_UNITS if point.contenders == ("stock.dp",) else ROWS_UNITS
+    return round(whole / point.sizes["units"])

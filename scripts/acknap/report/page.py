@@ -1,23 +1,22 @@
 """`report`: tables, plots and a page from a raw record alone."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 from acknap.base.errors import HarnessError
 from acknap.base.files import write_atomic
 from acknap.base.layout import Layout
-from acknap.bench import claims as bench_claims
-from acknap.bench import record as bench_record
-from acknap.bench.claims import Verdict
-from acknap.bench.record import Record
+from acknap.bench import claims
+from acknap.bench.record import PREFIX, Record, newest
 from acknap.bench.run import FULL, QUICK
-from acknap.report import charts, delivered_tables
-from acknap.report import delivered as bench_delivered
-from acknap.report import html as bench_page
-from acknap.report import tables as bench_tables
+from acknap.report import charts, delivered_tables, tables
+from acknap.report.verdicts import Verdict, judge
 
 START, END = "<!-- claims -->", "<!-- /claims -->"
-README_PLOTS = ("memory.svg", "budget.svg", "delivered.svg")
+README_PLOTS = ("delivered.svg", "memory.svg")  # the first that there is
 
 # What a plot says, for those who do not see it.
 TEXTS = {
@@ -36,6 +35,32 @@ TEXTS = {
     "every captured model, by solver; marks above the line are over the budget",
 }
 
+_STYLE = """
+:root { color-scheme: light; }
+body { margin: 0 auto; max-width: 70rem; padding: 1rem; color: #1a1a1a;
+       font: 16px/1.5 system-ui, sans-serif; background: #fff; }
+h1, h2 { line-height: 1.2; }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; padding-bottom: .2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .875rem; }
+th, td { border: 1px solid #d0d0d0; padding: .3rem .55rem; vertical-align: top; }
+th { background: #f2f2f2; text-align: left; }
+td.right, th.right { text-align: right; }
+tbody tr:nth-child(even) { background: #fafafa; }
+img { max-width: 100%; height: auto; }
+code { background: #f2f2f2; padding: 0 .25em; overflow-wrap: anywhere; }
+td code { white-space: nowrap; }
+.holds { color: #00513b; font-weight: 600; white-space: nowrap; }
+.fails { color: #9c2a00; font-weight: 600; white-space: nowrap; }
+.open { color: #555; white-space: nowrap; }
+"""
+_VERDICTS = {
+    "holds": "holds",
+    "does not hold": "fails",
+    "not measured": "open",
+    "reported": "open",
+}
+
 
 def run_report(layout: Layout, name: str | None) -> int:
     """Draw the report of a record, and put a full one's claims into the README.
@@ -51,14 +76,13 @@ def run_report(layout: Layout, name: str | None) -> int:
         HarnessError: There is no record.
     """
     folder, record = _find(layout, name)
-    verdicts = [bench_claims.verdict(c, record) for c in bench_claims.load(layout)]
+    verdicts = [judge(c, record) for c in claims.load(layout)]
     plots = charts.draw(record)
     page = as_markdown(record, verdicts, tuple(plots))
     for plot, svg in plots.items():
         write_atomic(folder / plot, svg.encode())
     write_atomic(folder / "REPORT.md", page.encode())
-    html = bench_page.render(page, plots)
-    write_atomic(folder / "report.html", html.encode())
+    write_atomic(folder / "report.html", as_html(page).encode())
     for file in ("REPORT.md", "report.html", *plots):
         print(layout.relative(folder / file))
     if folder.name == FULL:
@@ -88,13 +112,13 @@ def as_markdown(
         "each memory figure is the growth of a fresh process.",
         _conclusion(verdicts),
         "## Claims",
-        bench_tables.claims(verdicts, commands=True),
+        tables.claims(verdicts, commands=True),
         "One claim is measured by `./scripts/harness bench NAME`.",
         *_notes(verdicts),
         "## Answers on real models",
         "Runs over the budget do not count as extra recomputation: more memory is no "
         "merit. Where everything fits, nothing should be recomputed.",
-        bench_tables.quality(record),
+        tables.quality(record),
         image("budget.svg"),
         image("recompute.svg"),
         image("frontier.svg"),
@@ -116,72 +140,79 @@ def as_markdown(
         delivered_tables.delivered(record),
         "## Answers on small random problems",
         "At most 12 items, against every subset; greedy does not claim the optimum.",
-        bench_tables.small(record),
+        tables.small(record),
         "## Speed",
         "How many times faster than the first solver: median of the per-round ratios "
         "and the 95 % interval of that median. [wrong]: the answer was not the optimum "
         "that the solver promises, or over its budget.",
         "### Real models",
-        bench_tables.speed(record, "real-speed"),
+        tables.speed(record, "real-speed"),
         "### By size, W = 10,000",
-        bench_tables.speed(record, "size-speed"),
+        tables.speed(record, "size-speed"),
         image("time.svg"),
         "### Repeated as in the publication",
-        bench_tables.speed(record, "repeated"),
+        tables.speed(record, "repeated"),
         "### By capacity",
-        bench_tables.speed(record, "width-speed"),
+        tables.speed(record, "width-speed"),
         "### Large and hard",
-        bench_tables.speed(record, "large-speed"),
-        bench_tables.speed(record, "large-ilp"),
-        bench_tables.speed(record, "wide-speed"),
-        bench_tables.speed(record, "huge"),
+        tables.speed(record, "large-speed"),
+        tables.speed(record, "large-ilp"),
+        tables.speed(record, "wide-speed"),
+        tables.speed(record, "huge"),
         "### 100 budgets of one model",
-        bench_tables.speed(record, "budgets"),
+        tables.speed(record, "budgets"),
         "### Threads and load",
         "As many threads as torch takes by itself against one, under the same load, "
         "measured in turns; two busy loops are two processes that never wait.",
-        bench_tables.threads(record),
+        tables.threads(record),
         "### Other people's solvers",
-        bench_tables.speed(record, "peers"),
+        tables.speed(record, "peers"),
         "## Training" if "training.svg" in plots else "",
         image("training.svg"),
         "## Memory",
         image("memory.svg"),
-        bench_tables.memory(record),
+        tables.memory(record),
         "## Where and with what",
-        bench_tables.setting(record),
+        tables.setting(record),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def as_html(markdown: str) -> str:
+    """Return the report's Markdown as a page; its plots lie beside it."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    body = parser.render(markdown)
+    body = re.sub(r' style="text-align:right"', ' class="right"', body)
+    body = body.replace("<table>", '<div class="wide"><table>')
+    body = body.replace("</table>", "</table></div>")
+    for word, style in _VERDICTS.items():
+        body = body.replace(f"<td>{word}</td>", f'<td class="{style}">{word}</td>')
+    title = re.search(r"<h1>(.*?)</h1>", body)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title[1] if title else 'Report'}</title>\n"
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+    )
 
 
 def as_section(
     record: Record, verdicts: Sequence[Verdict], folder: str, plots: Sequence[str]
 ) -> str:
-    """Return what the README shows of a report."""
+    """Return what the README shows of a report: one plot, and the headline claims."""
     images = [
         f"![{TEXTS[name]}](results/{folder}/{name})"
         for name in README_PLOTS
         if name in plots
     ]
     parts = [
-        f"Made by `{record.header['command']} && ./scripts/harness report`; all "
-        f"tables and plots: [results/{folder}/REPORT.md](results/{folder}/REPORT.md).",
-        _conclusion(verdicts),
-        *images,
-        "Every solver on all real models in `benchmarks/instances/`:",
-        bench_tables.quality(record),
-        *_delivered(record),
-        "Every claim:",
-        bench_tables.claims(verdicts),
+        *images[:1],
+        tables.claims([one for one in verdicts if one.claim.headline]),
+        f"By `{record.header['command']} && ./scripts/harness report`. "
+        f"{_conclusion(verdicts)} All of them, tables and plots: "
+        f"[results/{folder}/REPORT.md](results/{folder}/REPORT.md).",
     ]
     return "\n\n".join(parts)
-
-
-def _delivered(record: Record) -> list[str]:
-    if not bench_delivered.points(record):
-        return []
-    text = "Asked for, and delivered by the partitions of the captured models:"
-    return [text, delivered_tables.variants(record)]
 
 
 def splice(text: str, section: str) -> str:
@@ -198,12 +229,10 @@ def splice(text: str, section: str) -> str:
 def _find(layout: Layout, name: str | None) -> tuple[Path, Record]:
     if name is not None:
         folder = layout.results / name
-        return folder, bench_record.newest(folder)
+        return folder, newest(folder)
     folders = [layout.results / one for one in (FULL, QUICK)]
     found = [
-        (folder, bench_record.newest(folder))
-        for folder in folders
-        if any(folder.glob(f"{bench_record.PREFIX}*"))
+        (folder, newest(folder)) for folder in folders if any(folder.glob(f"{PREFIX}*"))
     ]
     if not found:
         raise HarnessError("there is no record yet: run `./scripts/harness bench`")
@@ -215,6 +244,7 @@ def _conclusion(verdicts: Sequence[Verdict]) -> str:
     failed = [v.claim.name for v in verdicts if v.word == "does not hold"]
     text = (
         f"**Of {len(words)} claims {words.count('holds')} hold, {len(failed)} do not, "
+        f"{words.count('reported')} are reported without a bound, "
         f"{words.count('not measured')} were not measured.**"
     )
     return text + (f" Not held: {', '.join(failed)}." if failed else "")

@@ -7,12 +7,13 @@ record does not hold what they need.
 import re
 import statistics
 from collections.abc import Iterator
-from typing import Any
 
+from acknap.base.text import short
+from acknap.bench.finished import Answers, Run, Small, Speed, Threads, Training
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import in_setting
 from acknap.report.memory import Number
-from acknap.report.stats import median_seconds, percentile, ratio, short
+from acknap.report.stats import median_seconds, percentile, ratio
 
 
 def speed(
@@ -36,9 +37,9 @@ def speed(
         items: Points of fewer items do not count.
     """
     found = [
-        (one, _name(point))
+        (one, _named(point))
         for point in _points(record, topics, problem, items)
-        if (one := ratio(point, base, contender)) is not None
+        if (one := ratio(point.seconds, base, contender)) is not None
     ]
     if not found:
         return None
@@ -64,10 +65,10 @@ def slower_share(
     Those on which it takes less than `least_ms` do not count.
     """
     found = [
-        (one.median < 1 and time >= least_ms / 1e3, _name(point), time)
+        (one.median < 1 and time >= least_ms / 1e3, _named(point), time)
         for point in _points(record, topics)
-        if (time := median_seconds(point, contender)) is not None
-        and (one := ratio(point, base, contender)) is not None
+        if (time := median_seconds(point.seconds, contender)) is not None
+        and (one := ratio(point.seconds, base, contender)) is not None
     ]
     if not found:
         return None
@@ -84,9 +85,9 @@ def times(
 ) -> Number | None:
     """How many times the time of `base` a contender takes, at most."""
     found = [
-        (one.median, _name(point))
+        (one.median, _named(point))
         for point in _points(record, topics)
-        if (one := ratio(point, contender, base)) is not None
+        if (one := ratio(point.seconds, contender, base)) is not None
     ]
     if not found:
         return None
@@ -99,12 +100,13 @@ def peers(record: Record, contender: str) -> Number | None:
     """How many peer runs beat a contender, of those that ended with an answer."""
     words, faster, total = [], 0, 0
     for name in ("peers.milp", "peers.branch_and_bound", "peers.cp_sat"):
-        points = record.of("peers")
-        ratios = [one.median for p in points if (one := ratio(p, name, contender))]
-        gave_up = sum(name in point["failed"] for point in points)
-        wrong = sum(
-            point["answers"].get(name, {}).get("right") is False for point in points
-        )
+        points = record.of("peers", Speed)
+        ratios = [
+            one.median for p in points if (one := ratio(p.seconds, name, contender))
+        ]
+        gave_up = sum(name in point.failed for point in points)
+        answers = [point.answers[name] for point in points if name in point.answers]
+        wrong = sum(answer.right is False for answer in answers)
         faster += sum(one < 1 for one in ratios)
         total += len(ratios)
         if ratios:
@@ -119,7 +121,9 @@ def peers(record: Record, contender: str) -> Number | None:
 
 def seconds(record: Record, topic: str, contender: str) -> Number | None:
     """The longest median time of a contender in a topic."""
-    times = [median_seconds(point, contender) for point in record.of(topic)]
+    times = [
+        median_seconds(point.seconds, contender) for point in record.of(topic, Speed)
+    ]
     known = [time for time in times if time is not None]
     if not known:
         return None
@@ -144,22 +148,23 @@ def thread_ratios(record: Record, contender: str, load: str) -> list[tuple[float
     """
     one, default = (in_setting(contender, n, load) for n in ("one", "default"))
     return sorted(
-        (found.median, _name(point))
-        for point in record.of("threads")
-        if point["threads"]["default"] > 1 and (found := ratio(point, default, one))
+        (found.median, _named(point))
+        for point in record.of("threads", Threads)
+        if point.threads["default"] > 1
+        and (found := ratio(point.seconds, default, one))
     )
 
 
 def wrong_in_timings(record: Record, contender: str) -> Number | None:
     """How many timed points a contender answered wrongly, or not always alike."""
     answers = [
-        point["answers"][contender]
+        point.answers[contender]
         for point in record.points.values()
-        if point["kind"] in ("speed", "threads") and point["answers"].get(contender)
+        if isinstance(point, Speed | Threads) and contender in point.answers
     ]
     if not answers:
         return None
-    wrong = sum(not a["right"] or a.get("changes", False) for a in answers)
+    wrong = sum(answer.wrong for answer in answers)
     return Number(wrong, f"{wrong} of {len(answers)} timed points")
 
 
@@ -169,19 +174,19 @@ def count_real(
     """How many runs on real models are over the budget, below the optimum or open."""
     rows = [
         row
-        for point in record.of(topic)
-        for row in point["rows"]
-        if row["contender"] in contenders
+        for point in record.of(topic, Answers)
+        for row in point.rows
+        if row.contender in contenders
     ]
     if not rows:
         return None
     faults = {
-        "failed": sum("failed" in row for row in rows),
-        "over": sum(row.get("over", 0) > 0 for row in rows),
-        "below the optimum": sum(row.get("loss", 0) != 0 for row in rows),
+        "failed": sum(bool(row.failed) for row in rows),
+        "over": sum(row.over > 0 for row in rows),
+        "below the optimum": sum(bool(row.loss) for row in rows),
     }
     if proven:
-        faults["without proof"] = sum(row.get("gap", 0) > 1e-12 for row in rows)
+        faults["without proof"] = sum(row.is_open for row in rows)
     words = ", ".join(f"{count} {what}" for what, count in faults.items())
     return Number(sum(faults.values()), f"{words} of {len(rows)} runs")
 
@@ -191,8 +196,8 @@ def count_small(record: Record, contenders: list[str]) -> Number | None:
     words, wrong, seen = [], 0, False
     for contender in contenders:
         total: dict[str, int] = {}
-        for point in record.of("small"):
-            for what, count in point["counts"].get(contender, {}).items():
+        for point in record.of("small", Small):
+            for what, count in point.counts.get(contender, {}).items():
                 total[what] = total.get(what, 0) + count
         if total:
             seen = True
@@ -208,11 +213,11 @@ def training_losses(record: Record) -> Number | None:
     runs = _training(record)
     if not runs:
         return None
-    first = runs[0]["losses"]
+    first = runs[0].losses
     worst = max(
         abs(loss - wanted) / wanted
         for run in runs
-        for loss, wanted in zip(run["losses"], first, strict=True)
+        for loss, wanted in zip(run.losses, first, strict=True)
     )
     return Number(
         worst,
@@ -224,8 +229,7 @@ def training_losses(record: Record) -> Number | None:
 def training_memory(record: Record, contender: str, budget: float) -> Number | None:
     """The bytes that a contender saves at a budget, over those at a budget of 1."""
     sizes = {
-        (run["contender"], run["budget"]): run["saved_bytes"] / 1e6
-        for run in _training(record)
+        (run.contender, run.budget): run.saved_bytes / 1e6 for run in _training(record)
     }
     if (contender, budget) not in sizes:
         return None
@@ -236,13 +240,12 @@ def training_memory(record: Record, contender: str, budget: float) -> Number | N
 
 def training_time(record: Record, contender: str, budget: float) -> Number | None:
     """How many times longer a step takes at a budget than at a budget of 1."""
-    for point in record.of("training"):
+    for point in record.of("training", Training):
         seconds = {
-            f"{run['contender']} at {run['budget']:g}": run["seconds"]
-            for run in point["runs"]
+            f"{run.contender} at {run.budget:g}": run.seconds for run in point.runs
         }
         base, one = f"{contender} at 1", f"{contender} at {budget:g}"
-        if found := ratio({"seconds": seconds}, one, base):
+        if found := ratio(seconds, one, base):
             words = (
                 f"{name} {short(1e3 * statistics.median(times))} ms"
                 for name, times in seconds.items()
@@ -251,13 +254,13 @@ def training_time(record: Record, contender: str, budget: float) -> Number | Non
     return None
 
 
-def _training(record: Record) -> list[dict[str, Any]]:
-    return [run for point in record.of("training") for run in point["runs"]]
+def _training(record: Record) -> list[Run]:
+    return [run for point in record.of("training", Training) for run in point.runs]
 
 
-def _name(point: dict[str, Any]) -> str:
-    name = point["problem"].removeprefix("real:")
-    one = point["budgets"][0] if len(point["budgets"]) == 1 else None
+def _named(point: Speed | Threads) -> str:
+    name = point.problem.removeprefix("real:")
+    one = point.budgets[0] if len(point.budgets) == 1 else None
     return (
         f"{name} at {one}" if one is not None and one <= 1 and ":" not in name else name
     )
@@ -265,8 +268,8 @@ def _name(point: dict[str, Any]) -> str:
 
 def _points(
     record: Record, topics: list[str], problem: str = "", items: int = 0
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Speed]:
     for topic in topics:
-        for point in record.of(topic):
-            if re.search(problem, point["problem"]) and point["items"] >= items:
+        for point in record.of(topic, Speed):
+            if re.search(problem, point.problem) and point.items >= items:
                 yield point

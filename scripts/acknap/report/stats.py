@@ -4,9 +4,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+
+from acknap.base.text import short
 
 _CONFIDENCE = 0.95
 
@@ -38,9 +40,10 @@ class Ratio:
         return text if self.significant else f"{text}, not significant"
 
 
-def ratio(point: Mapping[str, Any], base: str, contender: str) -> Ratio | None:
+def ratio(
+    seconds: Mapping[str, Sequence[float]], base: str, contender: str
+) -> Ratio | None:
     """Return how many times faster than `base` it is; None if one is absent."""
-    seconds = point["seconds"]
     if base not in seconds or contender not in seconds:
         return None
     pairs = zip(seconds[base], seconds[contender], strict=True)
@@ -69,9 +72,11 @@ def percentile(ordered: Sequence[_T], share: float) -> _T:
     return ordered[math.ceil(share * len(ordered)) - 1]
 
 
-def median_seconds(point: Mapping[str, Any], contender: str) -> float | None:
+def median_seconds(
+    seconds: Mapping[str, Sequence[float]], contender: str
+) -> float | None:
     """Return the median time of a contender; None if it was not timed."""
-    values = point["seconds"].get(contender)
+    values = seconds.get(contender)
     return statistics.median(values) if values else None
 
 
@@ -100,12 +105,3 @@ def fit(rows: Sequence[tuple[float, ...]], sizes: Sequence[float]) -> Law | None
     found, *_ = np.linalg.lstsq(x / y[:, None], np.ones(len(y)), rcond=None)
     error = float(np.max(np.abs(x @ found / y - 1)))
     return Law(tuple(map(float, found)), error, len(sizes))
-
-
-def short(value: float) -> str:
-    """Write a number with three digits at most."""
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    text = f"{value:.{min(digits, 12)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

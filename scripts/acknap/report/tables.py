@@ -1,33 +1,19 @@
 """The tables of a benchmark's report, in Markdown."""
 
+import itertools
 import statistics
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from acknap.bench.claims import Verdict
+from acknap.base.text import Cells, short, table
+from acknap.bench.finished import Answers, Finished, Memory, Small, Speed, Threads
 from acknap.bench.record import Record
-from acknap.knapsack.contenders import SIDES, contender_name, in_setting, solver_name
-from acknap.report.chart_data import extra_recomputation
+from acknap.inside.solvers import SOLVERS
+from acknap.knapsack.contenders import ALL, SIDES, in_setting, title
+from acknap.knapsack.truth import extra_recomputation
 from acknap.report.memory import memory_points
 from acknap.report.speed import thread_ratios
-from acknap.report.stats import median_seconds, percentile, ratio, short
-
-SOLVERS = ("dp", "hirschberg", "ilp", "greedy", "exact")
-
-Cells = Sequence[str]
-
-
-def table(header: Cells, rows: Iterable[Cells]) -> str:
-    """Return a Markdown table; columns after the first are numbers."""
-    line = ("---", *("---:" for _ in header[1:]))
-    lines = (header, line, *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def text_table(header: Cells, rows: Iterable[Cells]) -> str:
-    """Return a Markdown table of text."""
-    lines = (header, ("---",) * len(header), *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+from acknap.report.stats import median_seconds, percentile, ratio
+from acknap.report.verdicts import Verdict
 
 
 def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
@@ -40,7 +26,7 @@ def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
         if commands:
             row += [f"`{claim.name}`", claim.needs or "-"]
         rows.append(row)
-    return text_table([*header, *(("name", "needs") if commands else ())], rows)
+    return table([*header, *(("name", "needs") if commands else ())], rows)
 
 
 def quality(record: Record) -> str:
@@ -56,37 +42,37 @@ def quality(record: Record) -> str:
         "recomputes though all fits",
     )
     rows = []
-    for solver in SOLVERS:
-        for side, said in SIDES.items():
-            if cells := _quality_row(record, f"{side}.{solver}"):
-                rows.append((f"{solver_name(solver)}, {said}", *cells))
-    return table(header, rows)
+    for solver, side in itertools.product(SOLVERS, SIDES):
+        name = f"{side}.{solver}"
+        if name in ALL and (cells := _quality_row(record, name)):
+            rows.append((title(name), *cells))
+    return table(header, rows, numbers=True)
 
 
 def _quality_row(record: Record, contender: str) -> Cells | None:
     runs = failed = needless = own = 0
     excess: list[float] = []
     extra: list[float] = []
-    for point in record.of("real"):
-        for row in point["rows"]:
-            if row["contender"] != contender:
+    for point in record.of("real", Answers):
+        for row in point.rows:
+            if row.contender != contender:
                 continue
             runs += 1
-            if "failed" in row:
+            if row.failed:
                 failed += 1
                 continue
-            own += row["over"] > 0
-            if row["excess"]:
-                excess.append(row["excess"])
+            own += row.over > 0
+            if row.excess:
+                excess.append(row.excess)
                 continue
-            best, total = point["best"][str(row["budget"])], point["total"]
-            more = extra_recomputation(row["value"], best, total)
+            best = point.optimum(row)
+            more = extra_recomputation(row.value, best, point.total)
             if more is not None:
                 extra.append(more)
             elif best is not None:
                 # Sums of whole numbers are exact; others may differ by rounding.
                 least = best if float(best).is_integer() else best * (1 - 1e-13)
-                needless += row["value"] < least
+                needless += row.value < least
     if not runs:
         return None
     return (
@@ -102,39 +88,39 @@ def _quality_row(record: Record, contender: str) -> Cells | None:
 
 def speed(record: Record, topic: str) -> str:
     """Return a line per point: the base's time, the others' ratios to it."""
-    points = record.of(topic)
-    names = list(dict.fromkeys(name for p in points for name in p["contenders"]))
+    points = record.of(topic, Speed)
+    names = list(dict.fromkeys(name for p in points for name in p.contenders))
     if not points:
         return "Not measured."
     base = names[0]
     header = (
         "problem",
         "rounds",
-        f"{contender_name(base)} (ms)",
-        *map(contender_name, names[1:]),
+        f"{title(base)} (ms)",
+        *map(title, names[1:]),
     )
     rows = []
     for point in points:
-        seconds = median_seconds(point, base)
+        seconds = median_seconds(point.seconds, base)
         cells = [_speed_cell(point, base, name) for name in names[1:]]
         shown = short(1e3 * seconds) if seconds else "-"
-        rows.append((_problem(point), str(point["rounds"]), shown, *cells))
-    return table(header, rows)
+        rows.append((_problem(point), str(point.rounds), shown, *cells))
+    return table(header, rows, numbers=True)
 
 
-def _speed_cell(point: dict[str, Any], base: str, name: str) -> str:
-    if name in point["failed"]:
-        return str(point["failed"][name]).partition(":")[2].strip()[:40]
-    one = ratio(point, base, name)
+def _speed_cell(point: Speed, base: str, name: str) -> str:
+    if name in point.failed:
+        return point.failed[name].partition(":")[2].strip()[:40]
+    one = ratio(point.seconds, base, name)
     if one is None:
-        return "absent" if name in point["absent"] else "-"
-    wrong = point["answers"].get(name, {}).get("right") is False
+        return "absent" if name in point.absent else "-"
+    wrong = name in point.answers and point.answers[name].right is False
     return f"{one}{' [wrong]' if wrong else ''}"
 
 
 def threads(record: Record) -> str:
     """Return a line per solver and load: the default number of threads against one."""
-    points = record.of("threads")
+    points = record.of("threads", Threads)
     if not points:
         return "Not measured."
     header = (
@@ -147,23 +133,23 @@ def threads(record: Record) -> str:
         "wrong answers",
     )
     rows = [
-        (contender_name(name), said, *_threads_row(points, record, name, load))
-        for name in points[0]["contenders"]
+        (title(name), said, *_threads_row(points, record, name, load))
+        for name in points[0].contenders
         for load, said in (("idle", "nothing"), ("loaded", "two busy loops"))
     ]
-    return table(header, rows)
+    return table(header, rows, numbers=True)
 
 
 def _threads_row(
-    points: list[dict[str, Any]], record: Record, contender: str, load: str
+    points: list[Threads], record: Record, contender: str, load: str
 ) -> Cells:
     one, idle = (in_setting(contender, "one", where) for where in (load, "idle"))
-    slower = [over.median for point in points if (over := ratio(point, one, idle))]
+    slower = [
+        over.median for point in points if (over := ratio(point.seconds, one, idle))
+    ]
     shares = [median for median, _ in thread_ratios(record, contender, load)]
     wrong = sum(
-        not answer["right"] or answer.get("changes", False)
-        for point in points
-        if (answer := point["answers"].get(contender))
+        point.answers[contender].wrong for point in points if contender in point.answers
     )
     return (
         str(len(slower)),
@@ -176,14 +162,14 @@ def _threads_row(
 
 def memory(record: Record) -> str:
     """Return a line per measured peak."""
-    names = dict.fromkeys(p["contenders"][0] for p in record.of("memory"))
+    names = dict.fromkeys(p.contenders[0] for p in record.of("memory", Memory))
     rows = [
         (
-            _problem(point) + (", limited" if point["kind"] == "limit" else ""),
-            contender_name(name),
+            _problem(point) + (", limited" if point.kind == "limit" else ""),
+            title(name),
             f"{growth / 1e6:.2f}",
-            short(point["seconds"]),
-            "yes" if point["answer"]["right"] else "no",
+            short(point.seconds),
+            "yes" if point.answer.right else "no",
         )
         for name in names
         for point, growth in memory_points(record, name)
@@ -191,42 +177,43 @@ def memory(record: Record) -> str:
     rows += [
         (
             f"{_problem(point)}, limited",
-            contender_name(point["contenders"][0]),
-            f"died, asking for {point['asked'] / 1e6:.1f}",
+            title(point.contenders[0]),
+            f"died, asking for {point.asked / 1e6:.1f}",
             "-",
             "-",
         )
-        for point in record.of("limit")
-        if point.get("asked")
+        for point in record.of("limit", Memory)
+        if point.asked
     ]
-    return table(("problem", "solver", "peak growth (MB)", "seconds", "right"), rows)
+    header = ("problem", "solver", "peak growth (MB)", "seconds", "right")
+    return table(header, rows, numbers=True)
 
 
 def small(record: Record) -> str:
     """Return a line per solver: how often it is wrong on small random problems."""
     totals: dict[str, dict[str, int]] = {}
-    for point in record.of("small"):
-        for name, counts in point["counts"].items():
+    for point in record.of("small", Small):
+        for name, counts in point.counts.items():
             total = totals.setdefault(name, {})
             for what, count in counts.items():
                 total[what] = total.get(what, 0) + count
     faults = sorted({w for counts in totals.values() for w in counts} - {"right"})
     rows = [
         (
-            contender_name(name),
+            title(name),
             str(sum(counts.values())),
             *(str(counts.get(f, 0)) for f in faults),
         )
         for name, counts in totals.items()
     ]
-    return table(("solver", "problems", *faults), rows)
+    return table(("solver", "problems", *faults), rows, numbers=True)
 
 
 def setting(record: Record) -> str:
     """Return what the record was made on."""
     key = record.header["key"]
     machine = key["machine"]
-    loads = [point["load"] for point in record.points.values()]
+    loads = [point.load for point in record.points.values()]
     spread = f", {min(loads)} to {max(loads)}" if loads else ""
     rows = [
         ("started", record.header["started"]),
@@ -240,12 +227,11 @@ def setting(record: Record) -> str:
     for side, found in key["sides"].items():
         packages = (f"{n} {v}" for n, v in found["packages"].items() if v)
         rows.append((side, f"Python {found['python']}, {', '.join(packages)}"))
-    return text_table(("", ""), rows)
+    return table(("", ""), rows)
 
 
-def _problem(point: dict[str, Any]) -> str:
-    name = point["problem"].removeprefix("real:")
-    budgets = point["budgets"]
+def _problem(point: Finished) -> str:
+    name, budgets = point.name, point.budgets
     if len(budgets) > 1:
         return f"{name}, {len(budgets)} budgets"
     return name if "units" in name else f"{name}, budget {budgets[0]:g}"

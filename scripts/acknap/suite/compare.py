@@ -22,7 +22,7 @@ from acknap.suite.report import Comparison
 from acknap.suite.run import SuiteRun
 from acknap.torches import environments
 from acknap.torches.environments import Environment
-from acknap.torches.inspect import inspect
+from acknap.torches.inspect import Import, inspect
 from acknap.upstream.targets import Targets
 
 # Upstream's own tests of activation checkpointing, in a checkout.
@@ -122,7 +122,7 @@ def run_compare(
 def _run_suite(pair: Pair, folder: Path, name: str) -> SuiteResult:
     """Run a suite on stock, but for what stock cannot have, then on patched."""
     wanted = imports.of_suite(folder)
-    every = frozenset[imports.Import]().union(*wanted.values())
+    every = frozenset[Import]().union(*wanted.values())
     new_files = imports.new_files(
         wanted,
         inspect(pair.stock, every).faults,

@@ -20,7 +20,7 @@ from acknap.series.patches import revision
 from acknap.torches import environments
 from acknap.torches.environments import Environment
 from acknap.torches.inspect import inspect
-from acknap.torches.workers import run_workers
+from acknap.torches.worker import run_workers
 from acknap.upstream.targets import Target, Targets
 
 WORKER = INSIDE / "fuzz.py"

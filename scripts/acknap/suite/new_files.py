@@ -7,14 +7,8 @@ of an error: a file that fails to import for another reason must not pass as new
 import ast
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-
-class Import(NamedTuple):
-    """``from module import name``, or ``import module`` with an empty name."""
-
-    module: str
-    name: str
+from acknap.torches.inspect import Import
 
 
 def of_suite(suite: Path) -> dict[str, frozenset[Import]]:

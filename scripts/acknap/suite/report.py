@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from acknap.base.files import write_atomic
+from acknap.base.text import Cells, code, table
 from acknap.suite import categories
 from acknap.suite.categories import Category, Row
 from acknap.suite.run import SuiteRun
 from acknap.torches.inspect import Interpreter
 
 LONGEST_MESSAGE = 200  # characters, in the Markdown; the JSON has all of it
-
-Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -92,23 +91,23 @@ def as_markdown(comparison: Comparison) -> str:
         f"# Suite: {comparison.title}",
         f"Made by `{comparison.command}`.",
         f"**{_conclusion(comparison)}**",
-        "\n".join(f"- {_code(problem)}" for problem in comparison.problems),
+        "\n".join(f"- {code(problem)}" for problem in comparison.problems),
         "## Tests by result and solver",
-        _table(*_count_table(comparison.rows)),
+        table(*_count_table(comparison.rows)),
         "## Tests that differ",
-        _table(
+        table(
             ("test", "solver", "stock", "patched", "result"),
             [_cells(row) for row in others],
         ),
         f"<details><summary>{len(kept)} tests kept: they pass on both</summary>",
-        _table(("test", "solver"), [(_code(row.test), row.solver) for row in kept]),
+        table(("test", "solver"), [(code(row.test), row.solver) for row in kept]),
         "</details>",
         "## What tests say that do not pass",
-        _table(("test", "on", "message"), _messages(comparison.rows)),
+        table(("test", "on", "message"), _messages(comparison.rows)),
         "## What ran",
-        _table(*_run_table(comparison.runs)),
+        table(*_run_table(comparison.runs)),
         *(
-            f"Not in stock: {_code(file)} needs {', '.join(map(_code, lacking))}."
+            f"Not in stock: {code(file)} needs {', '.join(map(code, lacking))}."
             for file, lacking in comparison.new_files.items()
         ),
     ]
@@ -140,12 +139,12 @@ def _count_table(rows: Iterable[Row]) -> tuple[Cells, list[Cells]]:
 
 def _cells(row: Row) -> Cells:
     sides = (side.status if side else "-" for side in (row.stock, row.patched))
-    return _code(row.test), row.solver, *sides, row.category
+    return code(row.test), row.solver, *sides, row.category
 
 
 def _messages(rows: Iterable[Row]) -> list[Cells]:
     return [
-        (_code(row.test), where, _code(outcome.message[:LONGEST_MESSAGE]))
+        (code(row.test), where, code(outcome.message[:LONGEST_MESSAGE]))
         for row in rows
         for where, outcome in (("stock", row.stock), ("patched", row.patched))
         if outcome and outcome.message
@@ -164,7 +163,9 @@ def _run_table(runs: Iterable[tuple[str, SuiteRun]]) -> tuple[Cells, list[Cells]
         }
         for suite, run in runs
     ]
-    lines = [(fact, *(column[fact] for column in columns)) for fact in columns[0]]
+    lines: list[Cells] = [
+        (fact, *(column[fact] for column in columns)) for fact in columns[0]
+    ]
     return ("", *(run.environment for _, run in runs)), lines
 
 
@@ -174,8 +175,8 @@ def _interpreter_facts(found: Interpreter) -> dict[str, str]:
     )
     return {
         "torch": found.torch_version,
-        "torch commit": _code(found.git_version),
-        "knapsack.py": _code(found.knapsack_blob),
+        "torch commit": code(found.git_version),
+        "knapsack.py": code(found.knapsack_blob),
         "Python": found.python,
         "packages": ", ".join(packages),
         "platform": found.platform,
@@ -187,13 +188,3 @@ def _run_record(suite: str, run: SuiteRun) -> dict[str, Any]:
     record = dataclasses.asdict(run)
     del record["outcomes"], record["interpreter"]["faults"]
     return {"suite": suite, **record, "hash_seed": "random"}
-
-
-def _table(header: Cells, lines: Iterable[Cells]) -> str:
-    rows = [header, ("---",) * len(header), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _code(text: str) -> str:
-    """Quote text for a table cell."""
-    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"

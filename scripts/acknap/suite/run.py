@@ -21,7 +21,8 @@ from acknap.base.progress import working
 from acknap.suite import outcomes
 from acknap.suite.outcomes import Outcome
 from acknap.torches.environments import Environment
-from acknap.torches.inspect import Interpreter, clean_variables, inspect, label
+from acknap.torches.inspect import Interpreter, inspect, label
+from acknap.torches.worker import clean_variables
 
 PYTEST_OPTIONS = (
     *("-p", "no:cacheprovider"),

@@ -1,22 +1,26 @@
 """The interpreter of an environment: started clean, described, and checked."""
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from acknap.base.errors import HarnessError
 from acknap.base.layout import INSIDE
-from acknap.suite.new_files import Import
 from acknap.torches.environments import Environment
+from acknap.torches.worker import clean_variables
 
 PROBE = INSIDE / "probe.py"
 
-# What a user's shell may hold that changes what Python, pytest or torch does.
-DROPPED_PREFIXES = ("PYTHON", "PYTEST", "PYTORCH", "TORCH", "TRITON", "EXPECTTEST")
+
+class Import(NamedTuple):
+    """``from module import name``, or ``import module`` with an empty name."""
+
+    module: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -37,35 +41,6 @@ class Interpreter:
 def label(environment: Environment) -> str:
     """Name an environment in messages: ``stock v2.10.0``."""
     return f"{environment.kind} {environment.target.name}"
-
-
-def clean_variables(scratch: Path) -> dict[str, str]:
-    """Return the environment variables of a test process.
-
-    Everything that torch, triton or a test caches goes below ``scratch``: on a
-    second run of the same model a warm cache would keep the solver from being
-    called at all. The hash seed stays random.
-    """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(DROPPED_PREFIXES) and name != "VIRTUAL_ENV"
-    }
-    fresh = {
-        "TORCHINDUCTOR_CACHE_DIR": "inductor",
-        "TRITON_CACHE_DIR": "triton",
-        "XDG_CACHE_HOME": "cache",
-        "TMPDIR": "tmp",
-    }
-    for variable, name in fresh.items():
-        folder = scratch / name
-        folder.mkdir(parents=True, exist_ok=True)
-        kept[variable] = str(folder)
-    return kept | {
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONNOUSERSITE": "1",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }
 
 
 def inspect(environment: Environment, imports: Iterable[Import] = ()) -> Interpreter:

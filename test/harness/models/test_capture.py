@@ -55,8 +55,9 @@ def measure(request):
         "solver": request["solver"], "budget": request["budget"],
         "knapsack_used": used, "ratio": 0.3, "bytes": 0.25, "storages": 0.25,
         "live": 0.2,
-        "recomputed": 4.0, "graph": request["graph"],
-        "file": request["file"] and os.path.basename(request["file"]),
+        # What was asked for: which graph, and whether with our file.
+        "recomputed": 4.0, "solves": request["graph"],
+        "plan_recomputed": float("/knapsack_exact.py" in (request["file"] or "")),
     }
     return row | ({"plan": 0.125, "cuts": 1} if used else {})
 
@@ -108,11 +109,10 @@ def test_partitions_are_recorded_and_shown(
     assert [(row["budget"], row["solver"]) for row in rows] == [
         (budget, solver) for budget in (0.2, 0.6) for solver in ("dp", "exact")
     ]
-    assert {row["graph"] for row in rows} == {1}
+    assert {row["solves"] for row in rows} == {1}
     # Released torch has no exact: it is handed ours.
-    files = {row["solver"]: row["file"] for row in rows}
-    assert files.pop("exact") == "knapsack_exact.py"
-    assert set(files.values()) == {None}
+    handed = {row["solver"]: row["plan_recomputed"] for row in rows}
+    assert handed == {"dp": 0, "exact": 1}
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     shares = ["0.3000*", "0.2500*", "0.2500*", "0.2000"]
     assert ["0.2", "dp", "0.1250", *shares, "1"] in shown
@@ -161,18 +161,17 @@ def test_a_point_parts_the_largest_graph_on_both_sides(toy: Toy) -> None:
     point = Point("t", "partition", "real:captured/toy", (0.2, 0.6), contenders)
     with closing(Partition(toy.layout, pythons)) as partition:
         result = partition(point)
-    assert (result["items"], result["total"]) == (3, 6.0)
-    assert result["unbudgeted"] == {"stock": 0.75, "patched": 0.75}
-    assert [row["contender"] for row in result["rows"]] == [
+    assert (result.items, result.total) == (3, 6.0)
+    assert result.unbudgeted == {"stock": 0.75, "patched": 0.75}
+    assert [row.contender for row in result.rows] == [
         *contenders,
         *contenders[1:],  # the next one starts
         contenders[0],
     ]
-    assert {row.get("graph", 1) for row in result["rows"]} == {1}
+    assert {row.solves for row in result.rows if not row.failed} == {1}
     # The series has exact: it is called by its name.
-    files = [row.get("file") for row in result["rows"][:3]]
-    assert files == [None, "knapsack_exact.py", None]
-    assert result["rows"][3]["failed"] == "ValueError: no luck"
+    assert [row.plan_recomputed for row in result.rows[:3]] == [0, 1, 0]
+    assert result.rows[3].failed == "ValueError: no luck"
 
 
 # --- real torch, where there is an environment with it

@@ -1,11 +1,14 @@
 """What partitions deliver: the numbers of the claims, and the report's tables."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acknap.bench import record as bench_record
+from acknap.bench.finished import Partitions
 from acknap.bench.record import Record
+from acknap.models.parted import Parted
 from acknap.report import chart_data
 from acknap.report import delivered as numbers
 from acknap.report import delivered_tables as tables
@@ -35,12 +38,22 @@ def test_runs_over_the_budget(record: Record) -> None:
     )
 
 
-def rows_of(record: Record, contender: str) -> list[numbers.Run]:
-    return [row for _, _, row in numbers.runs(record, contender)]
+def edit(record: Record, contender: str, *changes: dict[str, Any]) -> None:
+    """Change a contender's runs one after the other; the last change goes on."""
+    left = list(changes)
+    for key, point in record.points.items():
+        if not isinstance(point, Partitions):
+            continue
+        rows = list(point.rows)
+        for i, row in enumerate(rows):
+            if row.contender == contender and row.knapsack_used:
+                change = left.pop(0) if left[1:] else left[0]
+                rows[i] = row.model_copy(update=change)
+        record.points[key] = point.model_copy(update={"rows": tuple(rows)})
 
 
 def test_what_stays_alive_counts_against_the_budget(record: Record) -> None:
-    rows_of(record, "patched.exact")[0]["live"] = 0.6
+    edit(record, "patched.exact", {"live": 0.6}, {})
     found = numbers.over(record, "patched.exact")
     assert value(found) == 1
     assert found is not None
@@ -50,17 +63,16 @@ def test_what_stays_alive_counts_against_the_budget(record: Record) -> None:
 
 
 def test_what_must_be_saved_takes_the_budgets_place(record: Record) -> None:
-    row, other = rows_of(record, "patched.exact")
-    row |= {"live": 0.6, "ratio": 0.6, "least": 0.6}
-    other["least"] = 0.2
+    forced = {"live": 0.6, "ratio": 0.6, "least": 0.6}
+    edit(record, "patched.exact", forced, {"least": 0.2})
     found = numbers.over(record, "patched.exact")
     assert value(found) == 0
     assert found is not None
     assert found.text.endswith(
         "of 2 runs, in 1 of which what must be saved is more than the budget"
     )
-    row["live"] = 0.66
-    assert numbers.excess(row, "live") == pytest.approx(0.1)
+    row = Parted(budget=0.5, live=0.66, least=0.6)
+    assert row.excess("live") == pytest.approx(0.1)
 
 
 def test_early_exits_are_no_runs(record: Record) -> None:
@@ -80,15 +92,13 @@ def test_recompute_counts_where_the_base_keeps_the_budget(record: Record) -> Non
 
 
 def test_recompute_counts_where_the_base_keeps_little_alive(record: Record) -> None:
-    for row in rows_of(record, "stock.dp"):
-        row["live"] = 0.51
+    edit(record, "stock.dp", {"live": 0.51})
     assert numbers.recompute(record, "stock.dp", "patched.exact") is None
 
 
 def test_nothing_recomputed_is_no_infinite_gain(record: Record) -> None:
-    for point in record.of("delivered"):
-        for row in point["rows"]:
-            row["recomputed"] = 0.0
+    for contender in ("stock.dp", "patched.exact"):
+        edit(record, contender, {"recomputed": 0.0})
     assert value(numbers.recompute(record, "stock.dp", "patched.exact")) == 1
 
 
@@ -101,8 +111,7 @@ def test_unit_of_the_budget(record: Record) -> None:
 
 
 def test_ratio_below_what_stays_alive(record: Record) -> None:
-    for row in rows_of(record, "patched.exact"):
-        row["ratio"] = row["live"] - 0.25
+    edit(record, "patched.exact", {"ratio": 0.2, "live": 0.45})
     found = numbers.flattered(record, "patched.exact")
     assert found is not None
     assert found.text == "by up to 0.250, by over 0.01 in 2 of 2 runs"
@@ -117,24 +126,17 @@ def test_time_and_cuts(record: Record) -> None:
 def test_time_of_all_runs_and_of_those_without_an_extra_cut(record: Record) -> None:
     names = "stock.dp", "patched.exact"
     assert numbers.extra_time(record, *names, plain=True) is None
-    ours = [
-        row
-        for point in record.of("delivered")
-        for row in point["rows"]
-        if row["contender"] == "patched.exact"
-    ]
-    ours[0]["cuts"] = 1
-    for row, seconds in zip(ours, (0.12, 0.2), strict=True):
-        row["cut_seconds"] = seconds
+    edit(record, names[1], {"cuts": 1, "cut_seconds": 0.12}, {"cut_seconds": 0.2})
     plain = numbers.extra_time(record, *names, plain=True)
     assert value(plain) == pytest.approx(0.02)
     assert value(numbers.extra_time(record, *names)) == pytest.approx(0.06)
 
 
 def test_rounding_is_not_over() -> None:
-    row = {"budget": 0.3, "ratio": 0.1 + 0.2}
-    assert row["ratio"] > row["budget"]
-    assert numbers.excess(row, "ratio") == 0
+    row = Parted(budget=0.3, ratio=0.1 + 0.2)
+    assert row.ratio > row.budget
+    assert row.excess("ratio") == 0
+    assert Parted(budget=0.3, ratio=0.3 * (1 + 2e-12)).excess("ratio") > 0
 
 
 def test_models(record: Record) -> None:

@@ -45,7 +45,7 @@ from acknap.inside.models.block_models import (
 from acknap.inside.models.joint_graphs import treat_attention_as_on_cuda
 from acknap.inside.models.live import Live
 from acknap.inside.models.partition import COUNTING
-from acknap.inside.solvers import code_hash
+from acknap.inside.serve import code_hash
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
 BACKEND = "aot_eager_decomp_partition"

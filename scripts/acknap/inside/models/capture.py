@@ -23,9 +23,9 @@ sys.path += [*sys.argv[2:], str(Path(__file__).parents[3])]
 
 import torch
 
-from acknap.inside import solvers as worker
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import Graph, solvers
+from acknap.inside.serve import answers_apart, serve, version
 
 # A user's module hides all that is not loaded yet, as in a script of theirs.
 os.chdir(sys.argv[1])
@@ -41,7 +41,7 @@ class Worker:
     def describe(self, request: dict[str, Any]) -> dict[str, Any]:
         """Say what this environment has."""
         del request
-        transformers = worker.version("transformers")
+        transformers = version("transformers")
         versions = {"torch": torch.__version__, "transformers": transformers}
         return {"solvers": solvers(), "versions": versions}
 
@@ -76,6 +76,6 @@ def _knapsack(graph: Graph) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answers = worker.answers_apart()
+    answers = answers_apart()
     torch.set_num_threads(1)
-    worker.serve(Worker(), answers)
+    serve(Worker(), answers)

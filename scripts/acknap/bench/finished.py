@@ -1,0 +1,190 @@
+"""What the record holds of each kind of point, once it is measured."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from acknap.knapsack.checker import Summary
+from acknap.knapsack.truth import PROVEN
+from acknap.models.parted import Parted
+
+
+class _Row(BaseModel):
+    # What an older or newer harness wrote besides is of no concern.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Finished(_Row):
+    """A measured point.
+
+    Attributes:
+        id: The point's name, the same in every run.
+        budgets: Those that each contender was asked for.
+        contenders: `side.solver`.
+        finished: When, in UTC.
+        load: The machine's load average then.
+    """
+
+    id: str = ""
+    topic: str = ""
+    problem: str = ""
+    budgets: tuple[float, ...] = ()
+    contenders: tuple[str, ...] = ()
+    finished: str = ""
+    load: float = 0.0
+    absent: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The n, units, ... of a generated problem."""
+        pairs = (part.split("=") for part in self.problem.split(":")[1].split(","))
+        return {pair[0]: int(float(pair[1])) for pair in pairs if len(pair) == 2}
+
+    @property
+    def name(self) -> str:
+        """The problem as tables call it."""
+        return self.problem.removeprefix("real:").removeprefix("captured/")
+
+
+class Speed(Finished):
+    """Times of interleaved rounds.
+
+    Attributes:
+        items: Of the problem.
+        seconds: Of one solve, a value for each round, by contender.
+        failed: What ended a contender, by contender.
+    """
+
+    kind: Literal["speed"] = "speed"
+    items: int
+    rounds: int
+    seconds: dict[str, list[float]]
+    answers: dict[str, Summary]
+    failed: dict[str, str]
+
+
+class Threads(Finished):
+    """Times of interleaved rounds by contender, number of threads, and load.
+
+    Attributes:
+        threads: How many torch may use, by setting.
+        seconds: As in `Speed`, by `contenders.in_setting`.
+    """
+
+    kind: Literal["threads"] = "threads"
+    items: int
+    rounds: int
+    threads: dict[str, int]
+    seconds: dict[str, list[float]] = {}
+    answers: dict[str, Summary] = {}
+    failed: str = ""
+
+
+class Answer(_Row):
+    """One contender's answer at one budget, as `truth.Check` has it; or its failure."""
+
+    contender: str
+    budget: float
+    failed: str = ""
+    value: float = 0.0
+    used: float = 0.0
+    over: float = 0.0
+    excess: float = 0.0
+    optimum: float | None = None
+    loss: float | None = None
+    runtime_error: float | None = None
+    right: bool = False
+    gap: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its solver's own bound leaves room for a better set."""
+        return self.gap is not None and self.gap > PROVEN
+
+
+class Answers(Finished):
+    """Every contender at every budget.
+
+    Attributes:
+        best: The optimum by budget.
+        total: Runtime of all items.
+    """
+
+    kind: Literal["answers"] = "answers"
+    rows: tuple[Answer, ...]
+    best: dict[str, float | None]
+    total: float
+
+    def optimum(self, row: Answer) -> float | None:
+        """Return the best value at a row's budget; None: no reference."""
+        return self.best[str(row.budget)]
+
+
+class Small(Finished):
+    """How often contenders are right on small problems, and the first wrong ones."""
+
+    kind: Literal["small"] = "small"
+    counts: dict[str, dict[str, int]]
+    examples: dict[str, list[int]]
+
+
+class Memory(Finished):
+    """The growth of a fresh process, or what ended it.
+
+    Attributes:
+        growth: Bytes; None if it failed.
+        asked: Bytes that it died asking for.
+    """
+
+    kind: Literal["memory", "limit"] = "memory"
+    growth: int | None = None
+    seconds: float = 0.0
+    answer: Summary = Summary()
+    failed: str = ""
+    asked: int | None = None
+
+
+class Run(_Row):
+    """The training of one model.
+
+    Attributes:
+        saved_bytes: What the forward saves for the backward.
+        losses: One a step.
+        seconds: Of a step, one value a round.
+    """
+
+    contender: str
+    budget: float
+    saved_bytes: int
+    losses: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+class Training(Finished):
+    """Runs of one model by contender and budget."""
+
+    kind: Literal["training"] = "training"
+    runs: tuple[Run, ...]
+    failed: str = ""
+
+
+class Partitions(Finished):
+    """A model's largest graph, parted by every contender at every budget.
+
+    Attributes:
+        total: Runtime of all items.
+        unbudgeted: What is saved without a budget, in units of a budget of 1, by side.
+    """
+
+    kind: Literal["partition"] = "partition"
+    items: int = 0
+    total: float
+    # Records made before live bytes were counted have one number.
+    unbudgeted: dict[str, float] | float
+    rows: tuple[Parted, ...]
+
+
+AnyFinished = Annotated[
+    Speed | Threads | Answers | Small | Memory | Training | Partitions,
+    Field(discriminator="kind"),
+]

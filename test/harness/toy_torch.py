@@ -12,10 +12,11 @@ from typing import Any, Literal
 import pytest
 
 from acknap.base.layout import Layout
+from acknap.base.venv import Venv
 from acknap.suite import compare
 from acknap.torches import environments
 from acknap.torches.environments import Environment
-from acknap.upstream.targets import Series, Target, Targets
+from acknap.upstream.targets import SeriesEntry, Target, Targets
 
 FOLDER = "torch/_functorch/_activation_checkpointing"
 KNAPSACK = f"{FOLDER}/knapsack.py"
@@ -98,11 +99,12 @@ class Toy:
     def repatch(self, source: str) -> None:
         """Give the patched side another knapsack.py, and pin it."""
         self.install(self.patched, KNAPSACK, source)
-        self.target.after[KNAPSACK] = blob_id(source)  # type: ignore[index]
+        for pins in (self.target.after, self.patched.files):
+            pins[KNAPSACK] = blob_id(source)  # type: ignore[index]
 
     def compare(self, **options: Any) -> int:
         """Run `compare` as the command line does."""
-        series = {"v1.0": Series("v1.0", "v1.0.0", (KNAPSACK,))}
+        series = {"v1.0": SeriesEntry("v1.0", "v1.0.0", (KNAPSACK,))}
         defaults = {"against": None, "checkout": None, "out": None, "as_json": False}
         return compare.run_compare(
             self.layout,
@@ -142,7 +144,9 @@ class Toy:
         (site / "torch/version.py").write_text(
             f"__version__ = '1.0.0'\ngit_version = {COMMIT!r}\n"
         )
-        return Environment(self.target, kind, prefix / "bin" / "python", site)
+        source = STOCK if kind == "stock" else PATCHED
+        pins = {KNAPSACK: blob_id(source)}
+        return Environment(self.target, kind, Venv(prefix), pins)
 
 
 def blob_id(text: str) -> str:

@@ -29,7 +29,7 @@ from acknap.bench.point import Point
 from acknap.bench.record import Record
 from acknap.bench.threads import InThreads
 from acknap.knapsack.session import Session
-from acknap.series import patches as series
+from acknap.series.patches import load
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
 from acknap.upstream.targets import Target, Targets
@@ -92,11 +92,11 @@ def run_bench(
     patched = environments.patched(layout, release)
     inspect(stock)
     inspect(patched)
-    peers = venv.environment(layout, "bench-peers", "the peers")
+    peers = venv.extra(layout, "bench-peers", "the peers")
     pythons = {
         "stock": stock.python,
         "patched": patched.python,
-        "peers": peers / "bin" / "python",
+        "peers": peers.python,
     }
     with (
         closing(Session(pythons)) as session,
@@ -120,10 +120,6 @@ def _key(
     layout: Layout, target: Target, session: Session, pythons: dict[str, Path]
 ) -> dict[str, Any]:
     """Return what makes two runs comparable."""
-    patches = sha256()
-    for patch in series.load(layout, target.series):
-        if not patch.optional:
-            patches.update(patch.path.read_bytes())
     package = Path(__file__).parents[1]
     files = [package / name for name in _MEASURING]
     files += sorted((layout.root / "benchmarks" / "instances").rglob("*.json"))
@@ -132,7 +128,7 @@ def _key(
     return {
         "machine": bench_record.machine(),
         "target": target.name,
-        "series": patches.hexdigest()[:16],
+        "series": load(layout, target.series).revision[:16],
         "bench": code.hexdigest()[:16],
         "sides": {side: dict(session.worker(side).description) for side in pythons},
     }

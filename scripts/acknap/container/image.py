@@ -13,7 +13,7 @@ from pathlib import Path
 from acknap.base import git, pip
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
-from acknap.series import patches
+from acknap.series.patches import load
 from acknap.upstream.targets import Target
 
 # What of pip's configuration holds in a container too; the rest is of this machine.
@@ -43,7 +43,7 @@ class Image:
     @classmethod
     def of(cls, layout: Layout, target: Target, stage: Stage) -> "Image":
         """The image for the repository as it is now."""
-        series_revision = patches.revision(layout, target.series)[:12]
+        series_revision = load(layout, target.series).revision[:12]
         return cls(target, stage, series_revision, _revision(layout))
 
     @property

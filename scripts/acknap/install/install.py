@@ -15,8 +15,8 @@ from acknap.install import installed, journal
 from acknap.install.installed import Torch
 from acknap.install.journal import Journal
 from acknap.series import tree
-from acknap.series.patches import load, revision
-from acknap.upstream import pristine
+from acknap.series.patches import load
+from acknap.upstream import pristine, state
 from acknap.upstream.targets import Target, Targets
 
 State = Literal["pristine", "patched", "partly", "unknown"]
@@ -71,7 +71,7 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
         target = found.target
         if not target or found.state == "unknown":
             raise HarnessError(_line(torch, found))
-        wanted = revision(layout, target.series)
+        wanted = load(layout, target.series).revision
         if found.state == "patched" and found.revision == wanted:
             return f"nothing to install: {_line(torch, found)}"
         if found.state != "pristine" and not found.journal:
@@ -179,7 +179,7 @@ def _examine_journal(
     if lost := journal.lost(torch, record):
         note += f"{lost} is missing or changed: to take it out, {torch.again}"
         return Finding(state, note, target, contained)
-    newest = revision(layout, target.series)
+    newest = load(layout, target.series).revision
     note += _offer("uninstall", "takes it out", torch, record.files)
     if contained != newest:
         does = f"puts revision {newest[:8]} in"
@@ -189,37 +189,31 @@ def _examine_journal(
 
 def _examine_files(layout: Layout, target: Target, torch: Torch) -> Finding:
     """Judge a torch to which our `install` did nothing."""
-    patches = load(layout, target.series)
-    current = {path: torch.blob(path) for path in target.before}
-    added = {
-        path: blob
-        for patch in patches
-        if not patch.optional
-        for path, blob in patch.added.items()
-        if path.startswith("torch/")
-    }
-    present = {path: torch.blob(path) for path in added}
-    newest = revision(layout, target.series)
-    name = f"series {target.series}, revision {newest[:8]}"
-    if current == target.before:
-        if strange := [path for path, blob in present.items() if blob]:
-            note = f"{strange[0]} is not of the release: remove it"
-            return Finding("unknown", note, target)
-        offer = _offer("install", f"puts {name} in", torch, {**target.after, **added})
-        note = f"{target.name} as released; {offer}"
-        if journal.has_folder(torch):
-            note += f", and `uninstall` removes {journal.FOLDER} of a stopped run"
-        return Finding("pristine", note, target)
-    if current == {**target.before, **target.after} and present == added:
-        note = (
-            f"{target.name} with {name}, which is part of this build, or its originals "
-            "were removed: to take it out, install the released torch with pip "
-            f"({torch.pip_option})"
-        )
-        return Finding("patched", note, target, newest)
-    edited = next(path for path, blob in current.items() if blob != target.before[path])
-    note = f"{edited} is not that of {target.name}: {torch.again}"
-    return Finding("unknown", note, target)
+    series = load(layout, target.series)
+    found = state.blobs(
+        torch.site_packages, state.expected(target, series.added, "patched")
+    )
+    name = f"series {target.series}, revision {series.revision[:8]}"
+    match state.of(found, target, series.added):
+        case "pristine":
+            touched = {**target.after, **series.added}
+            offer = _offer("install", f"puts {name} in", torch, touched)
+            note = f"{target.name} as released; {offer}"
+            if journal.has_folder(torch):
+                note += f", and `uninstall` removes {journal.FOLDER} of a stopped run"
+            return Finding("pristine", note, target)
+        case "patched":
+            note = (
+                f"{target.name} with {name}, which is part of this build, or its "
+                "originals were removed: to take it out, install the released torch "
+                f"with pip ({torch.pip_option})"
+            )
+            return Finding("patched", note, target, series.revision)
+    if edited := state.differing(found, target.before):
+        note = f"{edited} is not that of {target.name}: {torch.again}"
+        return Finding("unknown", note, target)
+    strange = next(path for path in series.added if found[path])
+    return Finding("unknown", f"{strange} is not of the release: remove it", target)
 
 
 def _offer(command: str, does: str, torch: Torch, paths: Collection[str]) -> str:
@@ -237,7 +231,7 @@ def _contents(
     layout: Layout, target: Target, torch: Torch, record: Journal | None
 ) -> dict[str, bytes]:
     """The series' files, in the order in which its patches first touch them."""
-    patches = [patch for patch in load(layout, target.series) if not patch.optional]
+    series = load(layout, target.series)
     released = {}
     for path in target.files:
         file = journal.original(torch, path) if record else torch.site_packages / path
@@ -246,6 +240,5 @@ def _contents(
     # Where it is full, git says that a patch does not apply.
     scratch = Path(tempfile.gettempdir())
     require_space(scratch, _SCRATCH, "patching", "set TMPDIR to another disk")
-    contents = tree.patched_files(target, released, patches)
-    touched = [path for patch in patches for path in (*patch.added, *patch.modified)]
-    return {path: contents[path] for path in dict.fromkeys(touched) if path in contents}
+    contents = tree.patched_files(target, released, series)
+    return {path: contents[path] for path in series.touched if path in contents}

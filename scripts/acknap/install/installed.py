@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from acknap.base import git
 from acknap.base.errors import HarnessError
 from acknap.base.layout import INSIDE
 from acknap.base.locks import lock
 from acknap.install import pip_record
-from acknap.upstream import pristine
+from acknap.upstream import pristine, state
 
 LOCATE = INSIDE / "locate.py"
 
@@ -64,10 +63,7 @@ class Torch:
 
     def blob(self, path: str) -> str | None:
         """The id of a file below site-packages, None if there is no such file."""
-        try:
-            return git.blob_id((self.site_packages / path).read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return state.blob(self.site_packages / path)
 
 
 def find(python: str | None) -> Torch:

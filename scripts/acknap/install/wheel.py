@@ -21,7 +21,7 @@ from acknap.base.locks import locked
 from acknap.base.progress import working
 from acknap.install import pip_record
 from acknap.series import tree
-from acknap.series.patches import load, revision
+from acknap.series.patches import load
 from acknap.upstream import pristine
 from acknap.upstream.targets import Target
 
@@ -122,8 +122,9 @@ def _plan(
     pristine.verify(target, released, str(source), advice)
     commit = released.pop(pristine.VERSION)
     pristine.verify_commit(target, commit, str(source), advice)
-    contents = tree.patched_files(target, released, load(layout, target.series))
-    new = _labelled(version, revision(layout, target.series))
+    series = load(layout, target.series)
+    contents = tree.patched_files(target, released, series)
+    new = _labelled(version, series.revision)
     new_info = f"torch-{new}.dist-info"
     plan = Plan("-".join(["torch", new, *tags]), old_info, new_info, contents)
     return replace(plan, contents=contents | _info(plan, new, metadata, listed))

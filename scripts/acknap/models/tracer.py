@@ -88,5 +88,4 @@ def transformers(layout: Layout) -> Path:
     Raises:
         HarnessError: It cannot be installed.
     """
-    folder = venv.environment(layout, "capture-transformers", "transformers")
-    return venv.site_packages(folder)
+    return venv.extra(layout, "capture-transformers", "transformers").site_packages

@@ -5,7 +5,7 @@ from pathlib import Path
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
 from acknap.series import tree
-from acknap.series.patches import OPTIONAL, has_patches, load
+from acknap.series.patches import OPTIONAL, Series, has_patches, load
 from acknap.upstream import pristine
 from acknap.upstream.targets import Target
 
@@ -24,7 +24,7 @@ def apply(
         One line that says what was done.
     """
     if (directory / "torch" / "_functorch").is_dir():
-        patches = [one for one in load(layout, target.series) if not one.optional]
+        patches = load(layout, target.series).mandatory
         tree.apply_to_checkout(directory, target, patches)
         return f"{len(patches)} patches applied to the current branch of {directory}"
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -33,10 +33,10 @@ def apply(
         )
     files = pristine.read(layout, target, checkout)
     # A series starts as a tree without patches.
-    patches = load(layout, target.series) if has_patches(layout, target.series) else []
-    tree.create(directory, target, files, patches)
-    optional = sum(patch.optional for patch in patches)
+    found = has_patches(layout, target.series)
+    series = load(layout, target.series) if found else Series(())
+    tree.create(directory, target, files, series)
     return (
-        f"{directory}: {len(patches) - optional} patches on branch {tree.SERIES}, "
-        f"{optional} more on branch {OPTIONAL}"
+        f"{directory}: {len(series.mandatory)} patches on branch {tree.SERIES}, "
+        f"{len(series.optional)} more on branch {OPTIONAL}"
     )

@@ -19,12 +19,12 @@ from acknap.base.progress import working
 from acknap.series import lint as upstream_lint
 from acknap.series import tree
 from acknap.series.export import changed_files, present, render
-from acknap.series.patches import OPTIONAL, Patch, load
+from acknap.series.patches import OPTIONAL, Series, load
 from acknap.upstream import pristine
-from acknap.upstream.targets import Series, Target, Targets
+from acknap.upstream.targets import SeriesEntry, Target, Targets
 
 _Released = Mapping[str, Mapping[str, bytes]]  # by target
-_Patches = Mapping[str, list[Patch]]  # by series
+_Patches = Mapping[str, Series]  # by its name
 _Patched = dict[str, Mapping[str, bytes]]  # by target
 
 _EXPORT = "run `./scripts/harness export`"
@@ -74,7 +74,7 @@ def run_check(
 
 def _findings(layout: Layout, targets: Targets, chosen: list[Target]) -> list[Finding]:
     findings: list[Finding] = []
-    patches: dict[str, list[Patch]] = {}
+    patches: dict[str, Series] = {}
     for name in dict.fromkeys(one.series for one in chosen):
         try:
             patches[name] = load(layout, name)
@@ -134,16 +134,16 @@ def _of_series(
 
 
 def _of_variant(
-    layout: Layout, series: Series, patches: list[Patch]
+    layout: Layout, series: SeriesEntry, patches: Series
 ) -> Iterator[Finding]:
     """Compare message and change of each patch with those of the series it varies."""
     if series.variant_of is None:
         return
     try:
-        origin = {one.name: one for one in load(layout, series.variant_of)}
+        origin = {one.name: one for one in load(layout, series.variant_of).all}
     except SeriesError:  # a finding already, where that series is checked
         return
-    own = {one.name: one for one in patches}
+    own = {one.name: one for one in patches.all}
     different = {
         name
         for name in own.keys() | origin.keys()

@@ -16,7 +16,7 @@ from acknap.series import tree
 from acknap.series.patches import OPTIONAL, load_from, load_sources
 from acknap.series.recommit import Rewriter
 from acknap.upstream import pristine
-from acknap.upstream.targets import Series, Target, Targets, save_blobs
+from acknap.upstream.targets import SeriesEntry, Target, Targets, save_blobs
 
 _FORMAT = (
     "format-patch",
@@ -66,14 +66,14 @@ def export_all(
 
 
 def _export(
-    layout: Layout, targets: Targets, series: Series, source: Path | None
+    layout: Layout, targets: Targets, series: SeriesEntry, source: Path | None
 ) -> bool:
     with working(f"Exporting series {series.name}"):
         return export(layout, targets, series, source)
 
 
 def export(
-    layout: Layout, targets: Targets, series: Series, source: Path | None
+    layout: Layout, targets: Targets, series: SeriesEntry, source: Path | None
 ) -> bool:
     """Rewrite the patches of a series and the blob ids of its targets.
 
@@ -121,7 +121,7 @@ def export(
 
 
 def render(
-    layout: Layout, targets: Targets, series: Series, repository: Path
+    layout: Layout, targets: Targets, series: SeriesEntry, repository: Path
 ) -> Rendered:
     """The patch files that a tree stands for.
 
@@ -178,7 +178,7 @@ def series_of(targets: Targets, source: Path) -> str:
 @contextmanager
 def _tree(
     layout: Layout,
-    series: Series,
+    series: SeriesEntry,
     base: Target,
     files: Mapping[str, bytes],
     source: Path | None,

@@ -3,7 +3,7 @@
 import email.policy
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email import message_from_bytes
 from pathlib import Path
@@ -12,7 +12,7 @@ from acknap.base import git
 from acknap.base.errors import HarnessError, SeriesError
 from acknap.base.files import restore_directory
 from acknap.base.layout import Layout
-from acknap.upstream.targets import Series, Target
+from acknap.upstream.targets import SeriesEntry
 
 OPTIONAL = "optional"
 _FILE = re.compile(
@@ -51,8 +51,56 @@ class Patch:
         return data.partition(b"\ndiff --git ")[0], found.split()[0]
 
 
-def load(layout: Layout, series_name: str) -> list[Patch]:
-    """The patches of a series in the order in which they apply, optional ones last.
+@dataclass(frozen=True)
+class Series:
+    """The patches of a series, in the order in which they apply.
+
+    Attributes:
+        mandatory: Those that every user has.
+        optional: Those that a user may leave out; they apply last.
+    """
+
+    mandatory: tuple[Patch, ...]
+    optional: tuple[Patch, ...] = ()
+
+    @classmethod
+    def of(cls, patches: Iterable[Patch]) -> "Series":
+        """Order patches by their names."""
+        ordered = sorted(patches, key=lambda one: one.name)
+        return cls(
+            tuple(one for one in ordered if not one.optional),
+            tuple(one for one in ordered if one.optional),
+        )
+
+    @property
+    def all(self) -> tuple[Patch, ...]:
+        return self.mandatory + self.optional
+
+    @property
+    def revision(self) -> str:
+        """A hash of the mandatory patches, which names their state."""
+        digest = hashlib.sha256()
+        for patch in self.mandatory:
+            digest.update(patch.path.read_bytes())
+        return digest.hexdigest()
+
+    @property
+    def added(self) -> dict[str, str]:
+        """Files that the mandatory patches add below torch/, with their blob ids."""
+        added = {
+            path: blob for one in self.mandatory for path, blob in one.added.items()
+        }
+        return {path: blob for path, blob in added.items() if path.startswith("torch/")}
+
+    @property
+    def touched(self) -> list[str]:
+        """Files below torch/ that they add or change, in that order."""
+        paths = [path for one in self.mandatory for path in (*one.added, *one.modified)]
+        return [path for path in dict.fromkeys(paths) if path.startswith("torch/")]
+
+
+def load(layout: Layout, series_name: str) -> Series:
+    """The patches of a series as they lie under patches/.
 
     Raises:
         SeriesError: there are none, or one was not made by `export`.
@@ -66,37 +114,37 @@ def load(layout: Layout, series_name: str) -> list[Patch]:
     return load_from(layout.patches / series_name)
 
 
-def load_sources(layout: Layout, series: Series) -> list[Patch]:
+def load_sources(layout: Layout, entry: SeriesEntry) -> Series:
     """What export makes a series from: a variant shares all but its own patches.
 
     Raises:
         SeriesError: `differs` names what is no patch of both series.
     """
-    own = load(layout, series.name)
-    if series.variant_of is None:
+    own = load(layout, entry.name)
+    if entry.variant_of is None:
         return own
-    shared = load(layout, series.variant_of)
-    of_both = {one.name for one in own} & {one.name for one in shared}
-    for name in series.differs:
+    shared = load(layout, entry.variant_of)
+    of_both = {one.name for one in own.all} & {one.name for one in shared.all}
+    for name in entry.differs:
         if name not in of_both:
             raise SeriesError(
-                f"{name} under `differs` of series {series.name} in "
-                f"patches/targets.toml is no patch of it and of {series.variant_of}"
+                f"{name} under `differs` of series {entry.name} in "
+                f"patches/targets.toml is no patch of it and of {entry.variant_of}"
             )
-    return sorted(
+    return Series.of(
         [
-            *(one for one in shared if one.name not in series.differs),
-            *(one for one in own if one.name in series.differs),
-        ],
-        key=lambda one: (one.optional, one.name),
+            *(one for one in shared.all if one.name not in entry.differs),
+            *(one for one in own.all if one.name in entry.differs),
+        ]
     )
 
 
-def load_from(directory: Path) -> list[Patch]:
-    """The patches below any directory, in the order in which they apply."""
-    paths = sorted(directory.glob("*.patch"))
-    paths += sorted((directory / OPTIONAL).glob("*.patch"))
-    return [_parse(path, path.relative_to(directory).as_posix()) for path in paths]
+def load_from(directory: Path) -> Series:
+    """The patches below any directory."""
+    paths = [*directory.glob("*.patch"), *(directory / OPTIONAL).glob("*.patch")]
+    return Series.of(
+        _parse(path, path.relative_to(directory).as_posix()) for path in paths
+    )
 
 
 def has_patches(layout: Layout, series_name: str) -> bool:
@@ -104,26 +152,6 @@ def has_patches(layout: Layout, series_name: str) -> bool:
     directory = layout.patches / series_name
     restore_directory(directory)
     return any(directory.glob("*.patch"))
-
-
-def revision(layout: Layout, series_name: str) -> str:
-    """A hash of the mandatory patches, which names their state."""
-    digest = hashlib.sha256()
-    for patch in load(layout, series_name):
-        if not patch.optional:
-            digest.update(patch.path.read_bytes())
-    return digest.hexdigest()
-
-
-def touched_files(layout: Layout, target: Target) -> list[str]:
-    """Files below torch/ that a target's mandatory patches add or change."""
-    touched = {
-        path
-        for patch in load(layout, target.series)
-        if not patch.optional
-        for path in (*patch.added, *patch.modified)
-    }
-    return sorted(path for path in touched if path.startswith("torch/"))
 
 
 def source_of(layout: Layout, path: str) -> Path | None:

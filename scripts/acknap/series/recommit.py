@@ -13,7 +13,7 @@ from acknap.base.errors import SeriesError
 from acknap.base.layout import Layout
 from acknap.series.messages import lint
 from acknap.series.patches import new_files, source_of
-from acknap.upstream.targets import Series
+from acknap.upstream.targets import SeriesEntry
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Rewriter:
     """
 
     layout: Layout
-    series: Series
+    series: SeriesEntry
     repository: Path
     known_targets: Collection[str]
     adders: dict[str, str] = field(default_factory=dict)

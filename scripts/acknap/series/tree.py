@@ -9,7 +9,7 @@ from pathlib import Path
 
 from acknap.base import git
 from acknap.base.errors import HarnessError, SeriesError
-from acknap.series.patches import OPTIONAL, Patch
+from acknap.series.patches import OPTIONAL, Patch, Series
 from acknap.upstream import pristine
 from acknap.upstream.targets import Target
 
@@ -25,7 +25,7 @@ def build(
     repository: Path,
     target: Target,
     files: Mapping[str, bytes],
-    patches: Sequence[Patch],
+    series: Series,
 ) -> None:
     """Make a repository: tag `pristine`, branches `series` and, on top, `optional`.
 
@@ -46,35 +46,33 @@ def build(
         repository, "commit", "--quiet", "-m", f"PyTorch {target.release} as released"
     )
     git.run(repository, "tag", PRISTINE)
-    _am(repository, target, [patch for patch in patches if not patch.optional])
-    optional = [patch for patch in patches if patch.optional]
-    if optional:
+    _am(repository, target, series.mandatory)
+    if series.optional:
         git.run(repository, "checkout", "--quiet", "-b", OPTIONAL)
-        _am(repository, target, optional)
+        _am(repository, target, series.optional)
         git.run(repository, "checkout", "--quiet", SERIES)
 
 
 @contextmanager
 def temporary(
-    target: Target, files: Mapping[str, bytes], patches: Sequence[Patch]
+    target: Target, files: Mapping[str, bytes], series: Series
 ) -> Iterator[Path]:
     """A tree as `build` makes it, for the length of the block."""
     with tempfile.TemporaryDirectory(prefix="acknap-") as name:
         repository = Path(name)
-        build(repository, target, files, patches)
+        build(repository, target, files, series)
         yield repository
 
 
 def patched_files(
-    target: Target, released: Mapping[str, bytes], patches: Sequence[Patch]
+    target: Target, released: Mapping[str, bytes], series: Series
 ) -> dict[str, bytes]:
     """The files below torch/ that the mandatory patches add to or change in a release.
 
     Raises:
         SeriesError: a patch does not apply, or targets.toml has other ids.
     """
-    mandatory = [patch for patch in patches if not patch.optional]
-    with temporary(target, released, mandatory) as repository:
+    with temporary(target, released, Series(series.mandatory)) as repository:
         blobs = file_blobs(repository, SERIES)
         contents = {
             path: (repository / path).read_bytes()
@@ -94,14 +92,14 @@ def create(
     directory: Path,
     target: Target,
     files: Mapping[str, bytes],
-    patches: Sequence[Patch],
+    series: Series,
 ) -> None:
     """Make a tree at `directory`, absent or empty; it appears when it is complete."""
     work = directory.with_name(f".{directory.name}.partial")
     shutil.rmtree(work, ignore_errors=True)  # of a killed run
     work.mkdir(parents=True)
     try:
-        build(work, target, files, patches)
+        build(work, target, files, series)
         work.rename(directory)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +12,14 @@ from rich.console import Console
 from acknap.base.errors import HarnessError
 from acknap.base.files import require_folder
 from acknap.base.layout import Layout
-from acknap.series.patches import touched_files
-from acknap.suite import categories, report
-from acknap.suite import fixed as claims
-from acknap.suite import new_files as imports
-from acknap.suite import run as suite
+from acknap.series.patches import load
+from acknap.suite import categories, fixed, new_files, report, run
 from acknap.suite.categories import Row
 from acknap.suite.report import Comparison
 from acknap.suite.run import SuiteRun
 from acknap.torches import environments
 from acknap.torches.environments import Environment
-from acknap.torches.inspect import Import, inspect
+from acknap.torches.inspect import Import, Interpreter, inspect
 from acknap.upstream.targets import Targets
 
 # Upstream's own tests of activation checkpointing, in a checkout.
@@ -31,11 +28,24 @@ UPSTREAM = "upstream"
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The two environments of a comparison."""
+class Side:
+    """One of the two environments, inspected."""
 
-    stock: Environment
-    patched: Environment
+    environment: Environment
+    interpreter: Interpreter
+
+    @classmethod
+    def of(cls, environment: Environment, imports: Iterable[Import]) -> "Side":
+        """Inspect an environment, and try what a suite imports."""
+        return cls(environment, inspect(environment, imports))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two sides of a comparison."""
+
+    stock: Side
+    patched: Side
     series: list[str]  # the files of torch/ that the series adds or touches
     out: Path
 
@@ -81,17 +91,18 @@ def run_compare(
     name = f"compare-{patched.name}-against-{stock.name}"
     folder = out or layout.results / name
     require_folder(folder)
-    claimed = claims.load(layout.suite.parent / "fixed.toml")
+    claimed = fixed.load(layout.suite.parent / "fixed.toml")
     with _upstream_suite(layout, checkout) as upstream:
+        suites = {"suite": layout.suite} | ({UPSTREAM: upstream} if upstream else {})
+        found = [new_files.of_suite(path) for path in suites.values()]
+        every = {one for suite in found for wanted in suite.values() for one in wanted}
         pair = Pair(
-            environments.stock(layout, stock),
-            environments.patched(layout, patched),
-            touched_files(layout, patched),
+            Side.of(environments.stock(layout, stock), every),
+            Side.of(environments.patched(layout, patched), every),
+            load(layout, patched.series).touched,
             layout.build / name,
         )
-        results = [_run_suite(pair, layout.suite, "suite")]
-        if upstream:
-            results.append(_run_suite(pair, upstream, UPSTREAM))
+        results = [_run_suite(pair, path, suite) for suite, path in suites.items()]
     rows = [row for result in results for row in result.rows]
     comparison = Comparison(
         target=patched.name,
@@ -106,7 +117,7 @@ def run_compare(
         rows=tuple(rows),
         problems=(
             *(fault for result in results for fault in result.faults),
-            *claims.broken(claimed, rows),
+            *fixed.broken(claimed, rows),
         ),
     )
     report.write(comparison, folder)
@@ -121,31 +132,30 @@ def run_compare(
 
 def _run_suite(pair: Pair, folder: Path, name: str) -> SuiteResult:
     """Run a suite on stock, but for what stock cannot have, then on patched."""
-    wanted = imports.of_suite(folder)
-    every = frozenset[Import]().union(*wanted.values())
-    new_files = imports.new_files(
-        wanted,
-        inspect(pair.stock, every).faults,
-        inspect(pair.patched, every).faults,
+    new = new_files.new_files(
+        new_files.of_suite(folder),
+        pair.stock.interpreter.faults,
+        pair.patched.interpreter.faults,
         pair.series,
     )
     stock, patched = (
-        suite.run(
-            environment,
+        run.run(
+            side.environment,
+            side.interpreter,
             folder,
-            pair.out / name / environment.kind,
+            pair.out / name / side.environment.kind,
             leave_out=left_out,
             quiet=True,
         )
-        for environment, left_out in ((pair.stock, new_files), (pair.patched, ()))
+        for side, left_out in ((pair.stock, new), (pair.patched, ()))
     )
     own = name != UPSTREAM
     prefix = "" if own else f"{UPSTREAM}/"
-    rows = categories.rows(stock.outcomes, patched.outcomes, new_files, prefix)
+    rows = categories.rows(stock.outcomes, patched.outcomes, new, prefix)
     return SuiteResult(
         name,
         (stock, patched),
-        {prefix + file: lacking for file, lacking in new_files.items()},
+        {prefix + file: lacking for file, lacking in new.items()},
         rows,
         categories.faults(rows, own=own),
     )

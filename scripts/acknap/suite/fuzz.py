@@ -16,7 +16,7 @@ from acknap.base.files import require_folder, write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.progress import say, working
 from acknap.inside.fuzz import failed, read
-from acknap.series.patches import revision
+from acknap.series.patches import load
 from acknap.torches import environments
 from acknap.torches.environments import Environment
 from acknap.torches.inspect import inspect
@@ -81,7 +81,7 @@ def run_fuzz(
 def _claim(layout: Layout, release: Target, folder: Path) -> None:
     """Say what a folder's records are of, and refuse those of something else."""
     programs = git.blob_id((layout.suite / PROGRAMS).read_bytes())
-    ours = f"{release.name} {revision(layout, release.series)} {programs}\n"
+    ours = f"{release.name} {load(layout, release.series).revision} {programs}\n"
     stamp = folder / "of.txt"
     if not stamp.exists():
         write_atomic(stamp, ours.encode())

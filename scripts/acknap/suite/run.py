@@ -21,7 +21,7 @@ from acknap.base.progress import working
 from acknap.suite import outcomes
 from acknap.suite.outcomes import Outcome
 from acknap.torches.environments import Environment
-from acknap.torches.inspect import Interpreter, inspect, label
+from acknap.torches.inspect import Interpreter, label
 from acknap.torches.worker import clean_variables
 
 PYTEST_OPTIONS = (
@@ -58,6 +58,7 @@ class SuiteRun:
 
 def run(
     environment: Environment,
+    interpreter: Interpreter,
     suite: Path,
     out: Path,
     *,
@@ -67,7 +68,8 @@ def run(
     """Run a suite's test files in an environment.
 
     Args:
-        environment: Where to run; it must be what targets.toml pins.
+        environment: Where to run.
+        interpreter: What `inspect` found there: it is what targets.toml pins.
         suite: Folder with the test files and whatever lies beside them.
         out: Folder that gets junit.xml and, if quiet, pytest.log.
         leave_out: Test files that are not run.
@@ -88,7 +90,6 @@ def run(
     with tempfile.TemporaryDirectory(prefix="acknap-") as temporary:
         work = Path(temporary).resolve()
         _copy(suite, work / "suite")
-        interpreter = inspect(environment)
         started, clock = datetime.now(UTC), time.monotonic()
         status = _pytest(environment, work, files, out if quiet else None)
         seconds = round(time.monotonic() - clock, 3)

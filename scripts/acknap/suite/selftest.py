@@ -11,8 +11,9 @@ from acknap.base.layout import Layout
 from acknap.series import lint, tree
 from acknap.series.check import run_check
 from acknap.series.patches import load
-from acknap.suite import run as suite
+from acknap.suite import run
 from acknap.torches import environments
+from acknap.torches.inspect import inspect
 from acknap.upstream import pristine
 from acknap.upstream.targets import Targets
 
@@ -85,4 +86,5 @@ def _run_types(layout: Layout, name: str) -> bool:
 def _run_suite(layout: Layout, name: str) -> bool:
     environment = environments.patched(layout, Targets.load(layout).get(name))
     out = layout.build / "test" / name
-    return suite.run(environment, layout.suite, out).passed
+    found = inspect(environment)
+    return run.run(environment, found, layout.suite, out).passed

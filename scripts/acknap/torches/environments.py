@@ -4,43 +4,53 @@ The patched one shares the large files with the stock one by hard links; the few
 that the series changes are replaced by rename, never written through.
 """
 
-import json
 import shutil
 import sys
-import sysconfig
-import venv
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 
-from acknap.base import git, pip
+from acknap.base import git
 from acknap.base.errors import HarnessError, SeriesError
-from acknap.base.files import link, require_space, write_atomic
+from acknap.base.files import link, write_atomic
 from acknap.base.layout import Layout
 from acknap.base.locks import locked
 from acknap.base.progress import working
+from acknap.base.venv import Venv, require_requirements
 from acknap.series import tree
-from acknap.series.patches import load, new_files, revision, source_of
-from acknap.upstream import pristine
+from acknap.series.patches import Series, load, new_files, source_of
+from acknap.upstream import pristine, state
 from acknap.upstream.targets import Target
 
 # What a release takes on disk: on Linux the index brings a CUDA build.
 _SIZE = 8e9 if sys.platform == "linux" else 2e9
-_STAMP = "complete.json"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment with a torch whose files are verified."""
+    """A virtual environment with a torch whose files are verified.
+
+    Attributes:
+        files: The blob id that each of its files below torch/ must have, None for no
+            file: as released, and as the series changes them.
+    """
 
     target: Target
     kind: Literal["stock", "patched"]
-    python: Path
-    site_packages: Path
+    venv: Venv
+    files: state.Blobs
+
+    @property
+    def python(self) -> Path:
+        return self.venv.python
+
+    @property
+    def site_packages(self) -> Path:
+        return self.venv.site_packages
 
 
 def stock(layout: Layout, target: Target) -> Environment:
@@ -50,7 +60,9 @@ def stock(layout: Layout, target: Target) -> Environment:
         HarnessError: it cannot be made, or its files are not those of the release.
     """
     _require_python(target)
-    environment = _environment(layout, target, "stock")
+    environment = Environment(
+        target, "stock", _venv(layout, target, "stock"), _torch_files(target.before)
+    )
     with _locked(layout, target) as lock:
         _make_stock(layout, environment, lock)
     return environment
@@ -64,76 +76,62 @@ def patched(layout: Layout, target: Target) -> Environment:
         SeriesError: the series does not give what targets.toml and the overlay say.
     """
     original = stock(layout, target)
-    _require_sources(layout, target)
-    environment = _environment(layout, target, "patched")
+    series = load(layout, target.series)
+    _require_sources(layout, target, series)
+    files = _torch_files(state.expected(target, series.added, "patched"))
+    environment = Environment(
+        target, "patched", _venv(layout, target, "patched"), files
+    )
     with _locked(layout, target):
-        _make_patched(layout, original, environment)
+        _make_patched(original, environment, series)
     return environment
 
 
+def _torch_files(files: state.Blobs) -> state.Blobs:
+    return {path: blob for path, blob in files.items() if path.startswith("torch/")}
+
+
 def _make_stock(layout: Layout, environment: Environment, lock: int) -> None:
-    target = environment.target
-    requirements = layout.requirements / f"torch-{target.release}.txt"
-    if not requirements.is_file():
-        raise HarnessError(f"there is no {layout.relative(requirements)}")
+    target, made = environment.target, environment.venv
+    requirements = require_requirements(layout, f"torch-{target.release}")
     wanted = {"python": sys.version, "requirements": requirements.read_text()}
-    directory = _directory(environment)
-    complete = _stamp(directory) == wanted
+    complete = made.stamp == wanted
     if not complete:
-        require_space(
-            directory, int(_SIZE), f"an environment with torch {target.release}"
-        )
-        shutil.rmtree(directory, ignore_errors=True)
-        venv.create(directory, with_pip=False)
-        log = directory.with_name(f"{directory.name}.log")
-        with working(
-            f"Installing torch {target.release} into {layout.relative(directory)}"
-        ):
-            pip.install(environment.python, requirements, log, lock)
+        made.install(layout, requirements, f"torch {target.release}", _SIZE, lock)
     _verify_stock(environment)
     if not complete:
-        _write_stamp(directory, wanted)
+        made.complete(wanted)
 
 
 def _verify_stock(environment: Environment) -> None:
-    target = environment.target
-    directory = _directory(environment)
-    advice = f"remove {directory} and run the command again"
+    target, folder = environment.target, environment.venv.folder
+    advice = f"remove {folder} and run the command again"
     files = _read(environment, target.files, advice)
-    pristine.verify(target, files, f"the environment {directory}", advice)
+    pristine.verify(target, files, f"the environment {folder}", advice)
     version = _read(environment, [pristine.VERSION], advice)[pristine.VERSION]
-    pristine.verify_commit(target, version, f"the torch in {directory}", advice)
+    pristine.verify_commit(target, version, f"the torch in {folder}", advice)
 
 
 def _make_patched(
-    layout: Layout, original: Environment, environment: Environment
+    original: Environment, environment: Environment, series: Series
 ) -> None:
-    directory = _directory(environment)
-    wanted = {
-        "stock": _stamp(_directory(original)),
-        "patches": revision(layout, environment.target.series),
-    }
-    stamp = _stamp(directory) or {}
-    if {key: stamp.get(key) for key in wanted} != wanted or not _holds(
-        environment, stamp.get("files", {})
-    ):
-        contents = _patched_files(layout, original)
-        (directory / _STAMP).unlink(missing_ok=True)
-        if stamp.get("stock") != wanted["stock"]:
-            shutil.rmtree(directory, ignore_errors=True)
-            venv.create(directory, with_pip=False)
-            with working(f"Linking {layout.relative(directory)}"):
-                _link_tree(original.site_packages, environment.site_packages)
-        stale = set(stamp.get("files", {})) - set(contents)
-        _replace(original, environment, contents, stale)
-        ids = {path: git.blob_id(content) for path, content in contents.items()}
-        _write_stamp(directory, {**wanted, "files": ids})
-
-
-def _patched_files(layout: Layout, original: Environment) -> dict[str, bytes]:
+    made = environment.venv
+    wanted = {"stock": original.venv.stamp, "patches": series.revision}
+    stamp = made.stamp
+    known = {key: stamp.get(key) for key in wanted} == wanted
+    found = state.blobs(made.site_packages, environment.files)
+    if known and state.differing(found, environment.files) is None:
+        return
     target = original.target
     released = _read(original, target.files, "remove the environment")
-    return tree.patched_files(target, released, load(layout, target.series))
+    contents = tree.patched_files(target, released, series)
+    made.incomplete()
+    if stamp.get("stock") != wanted["stock"]:
+        made.create()
+        with working(f"Linking {made.folder.name}"):
+            _link_tree(original.site_packages, made.site_packages)
+    _replace(original, environment, contents, {*stamp.get("files", ())} - {*contents})
+    made.complete({**wanted, "files": sorted(contents)})
 
 
 def _replace(
@@ -157,10 +155,9 @@ def _replace(
     _verify_stock(original)
 
 
-def _require_sources(layout: Layout, target: Target) -> None:
+def _require_sources(layout: Layout, target: Target, series: Series) -> None:
     """Refuse new files that were edited, added or deleted since the last export."""
-    patches = load(layout, target.series)
-    added = {path: blob for one in patches for path, blob in one.added.items()}
+    added = {path: blob for one in series.all for path, blob in one.added.items()}
     for path in sorted(added.keys() | new_files(layout)):
         source = source_of(layout, path)
         if source is None or git.blob_id(source.read_bytes()) != added.get(path):
@@ -168,18 +165,6 @@ def _require_sources(layout: Layout, target: Target) -> None:
                 f"{path} is not in its source as the patches of {target.series} add "
                 "it: run `./scripts/harness export`"
             )
-
-
-def _holds(environment: Environment, ids: Mapping[str, str]) -> bool:
-    """Whether the environment's files have these ids."""
-    for path, blob in ids.items():
-        try:
-            content = (environment.site_packages / path).read_bytes()
-        except OSError:
-            return False
-        if git.blob_id(content) != blob:
-            return False
-    return bool(ids)
 
 
 def _link_tree(source: Path, destination: Path) -> None:
@@ -200,21 +185,8 @@ def _require_python(target: Target) -> None:
         )
 
 
-def _environment(
-    layout: Layout, target: Target, kind: Literal["stock", "patched"]
-) -> Environment:
-    directory = layout.build / "env" / f"{target.release}-{kind}"
-    base = {"base": str(directory), "platbase": str(directory)}
-    return Environment(
-        target=target,
-        kind=kind,
-        python=directory / "bin" / "python",
-        site_packages=Path(sysconfig.get_path("purelib", "venv", base)),
-    )
-
-
-def _directory(environment: Environment) -> Path:
-    return environment.python.parent.parent
+def _venv(layout: Layout, target: Target, kind: Literal["stock", "patched"]) -> Venv:
+    return Venv(layout.build / "env" / f"{target.release}-{kind}")
 
 
 def _read(
@@ -229,17 +201,6 @@ def _read(
                 f"{environment.site_packages} has no {path}: {advice}"
             ) from None
     return files
-
-
-def _stamp(directory: Path) -> dict[str, Any] | None:
-    with suppress(OSError, ValueError):
-        loaded = json.loads((directory / _STAMP).read_text())
-        return loaded if isinstance(loaded, dict) else None
-    return None
-
-
-def _write_stamp(directory: Path, stamp: Mapping[str, Any]) -> None:
-    write_atomic(directory / _STAMP, json.dumps(stamp, indent=2).encode())
 
 
 def _locked(layout: Layout, target: Target) -> AbstractContextManager[int]:

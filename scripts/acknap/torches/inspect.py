@@ -12,6 +12,7 @@ from acknap.base.errors import HarnessError
 from acknap.base.layout import INSIDE
 from acknap.torches.environments import Environment
 from acknap.torches.worker import clean_variables
+from acknap.upstream import state
 
 PROBE = INSIDE / "probe.py"
 
@@ -48,7 +49,7 @@ def inspect(environment: Environment, imports: Iterable[Import] = ()) -> Interpr
 
     ``imports`` are tried too; those that fail are in the answer's ``faults``.
     """
-    pins = _pins(environment)
+    pins = environment.files
     request = {"files": sorted(pins), "imports": sorted(imports)}
     with tempfile.TemporaryDirectory(prefix="acknap-") as scratch:
         result = subprocess.run(
@@ -70,35 +71,23 @@ def inspect(environment: Environment, imports: Iterable[Import] = ()) -> Interpr
         interpreter = Interpreter(**answer, faults=faults)
     except (ValueError, TypeError, KeyError) as error:
         raise HarnessError(f"{where}: the probe's answer is broken: {error}") from None
-    _check(environment, interpreter, pins)
+    _check(environment, interpreter)
     return interpreter
 
 
-def _pins(environment: Environment) -> dict[str, str | None]:
-    """Return the blob id that each file of the series must have, None for no file."""
-    target = environment.target
-    added: dict[str, str | None] = dict.fromkeys(target.after)
-    pins = added | {**target.before}
-    if environment.kind == "patched":
-        pins |= target.after
-    return {path: blob for path, blob in pins.items() if path.startswith("torch/")}
-
-
-def _check(
-    environment: Environment, found: Interpreter, pins: Mapping[str, str | None]
-) -> None:
+def _check(environment: Environment, found: Interpreter) -> None:
     where, target = label(environment), environment.target
     if found.git_version != target.commit:
         raise HarnessError(
             f"{where}: torch.version.git_version is {found.git_version}, "
             f"patches/targets.toml says {target.commit}"
         )
-    for path, pinned in pins.items():
-        if found.blobs[path] != pinned:
-            raise HarnessError(
-                f"{where} is not what patches/targets.toml pins: {path} is "
-                f"{found.blobs[path] or 'missing'}, pinned is {pinned or 'no file'}; "
-                f"remove this environment and run again"
-            )
+    if path := state.differing(found.blobs, environment.files):
+        raise HarnessError(
+            f"{where} is not what patches/targets.toml pins: {path} is "
+            f"{found.blobs[path] or 'missing'}, pinned is "
+            f"{environment.files[path] or 'no file'}; remove this environment and run "
+            "again"
+        )
     if found.blobs.get(found.knapsack_file) != found.knapsack_blob:
         raise HarnessError(f"{where}: imports {found.knapsack_file} from elsewhere")

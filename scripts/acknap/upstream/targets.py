@@ -38,8 +38,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Series:
-    """One series of patches, exported from its base release.
+class SeriesEntry:
+    """One series of patches in the table, exported from its base release.
 
     Attributes:
         unified: Lines of context of the patches that need another number than three,
@@ -62,7 +62,7 @@ class Targets:
     """The whole table."""
 
     all: tuple[Target, ...]
-    series: Mapping[str, Series]
+    series: Mapping[str, SeriesEntry]
 
     @classmethod
     def load(cls, layout: Layout) -> "Targets":
@@ -102,11 +102,11 @@ class Targets:
         """The targets of one series."""
         return tuple(target for target in self.all if target.series == name)
 
-    def variants_of(self, name: str) -> tuple[Series, ...]:
+    def variants_of(self, name: str) -> tuple[SeriesEntry, ...]:
         """The series that equal a series but for some patches."""
         return tuple(one for one in self.series.values() if one.variant_of == name)
 
-    def get_series(self, name: str) -> Series:
+    def get_series(self, name: str) -> SeriesEntry:
         """The series called `name`."""
         try:
             return self.series[name]
@@ -139,7 +139,9 @@ def save_blobs(
     return changed != text
 
 
-def _series(name: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> Series:
+def _series(
+    name: str, table: Mapping[str, Any], tables: Mapping[str, Any]
+) -> SeriesEntry:
     origin = table.get("variant_of")
     if origin is None:
         shared = table
@@ -147,7 +149,7 @@ def _series(name: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> S
         shared = tables[origin]
     else:
         raise ValueError(f"{name} is a variant of {origin}, which is no series to vary")
-    return Series(
+    return SeriesEntry(
         name=name,
         base=table["base"],
         files=tuple(shared["files"]),
@@ -158,7 +160,7 @@ def _series(name: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> S
 
 
 def _target(
-    name: str, table: Mapping[str, Any], series: Mapping[str, Series]
+    name: str, table: Mapping[str, Any], series: Mapping[str, SeriesEntry]
 ) -> Target:
     if not _COMMIT.fullmatch(table["commit"]):
         raise ValueError(f"{name}: commit is not a full commit id")

@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from acknap.base import pip
-from acknap.series.patches import revision
+from acknap.series.patches import load
 from toy_upstream import CONFIG, NEW, RELEASES, SOLVER, Repository, wheel
 
 RELEASED = "torch-1.0.0-py3-none-any.whl"
@@ -27,7 +27,7 @@ def make(repository: Repository, *arguments: str | Path) -> Path:
 
 
 def label(repository: Repository) -> str:
-    written = f"1+acknap.{revision(repository.layout, 'v1')[:8]}"
+    written = f"1+acknap.{load(repository.layout, 'v1').revision[:8]}"
     return str(Version(written).local)  # digits alone lose their leading zeros
 
 

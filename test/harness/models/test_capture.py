@@ -251,16 +251,17 @@ def test_a_users_model_in_real_torch(traced: Tracer) -> None:
     assert attention == [2 * 2 * 16 * 2 * 128 * 128 * 64] * 4
     for solver in ("dp", "hirschberg", "exact"):
         row = traced.measure(0, solver, 0.3)
-        assert row["knapsack_used"]
-        assert (row["solves"], row["cuts"]) == (1, 1)
+        assert row.knapsack_used
+        assert (row.solves, row.cuts) == (1, 1)
         if solver == "exact":
-            assert row["plan"] <= 0.3
-        assert row["ratio"] <= row["bytes"]
-        assert 0 < row["live"] <= row["storages"] + 0.01
-        assert row["plan_recomputed"] >= 1
+            assert row.plan <= 0.3
+        assert row.ratio <= row.bytes
+        assert row.live is not None
+        assert 0 < row.live <= row.storages + 0.01
+        assert row.plan_recomputed >= 1
     early = traced.measure(0, "dp", 0.99)
-    assert not early["knapsack_used"]
-    assert early["ratio"] < 0.99
+    assert not early.knapsack_used
+    assert early.ratio < 0.99
 
 
 def test_a_graph_of_which_nothing_can_be_saved(traced: Tracer) -> None:

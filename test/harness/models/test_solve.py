@@ -1,6 +1,10 @@
 """`solve`: on a torch of a few lines, whose exact solver tries every subset."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -8,9 +12,9 @@ from typing import Any
 import pytest
 
 from acknap.base.errors import HarnessError
-from acknap.bench.plan import ALL
+from acknap.knapsack.contenders import ALL, USUAL
 from acknap.models import solve
-from acknap.upstream.targets import Series, Targets
+from acknap.upstream.targets import SeriesEntry, Targets
 from toy_torch import FOLDER, KNAPSACK, Toy
 
 EXACT = """
@@ -63,7 +67,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
 def run(toy: Toy, budgets: str, solvers: str | None = None, **more: Any) -> int:
     return solve.run_solve(
         toy.layout,
-        Targets((toy.target,), {"v1.0": Series("v1.0", "v1.0.0", (KNAPSACK,))}),
+        Targets((toy.target,), {"v1.0": SeriesEntry("v1.0", "v1.0.0", (KNAPSACK,))}),
         toy.layout.root / "toy.json",
         budgets,
         solvers,
@@ -148,7 +152,7 @@ def test_the_plot_shows_every_solver(toy: Toy) -> None:
 def test_names_of_solvers() -> None:
     assert solve.choose("dp") == ["stock.dp", "patched.dp"]
     assert solve.choose("exact, stock.ilp,exact") == ["patched.exact", "stock.ilp"]
-    assert set(solve.USUAL) <= set(ALL)
+    assert set(USUAL) <= set(ALL)
     for name in ("stock.exact", "best", ""):
         with pytest.raises(
             HarnessError, match="unknown solver .*: give dp, hirschberg"
@@ -162,3 +166,48 @@ def test_bad_input_stops_before_anything_is_made(toy: Toy) -> None:
     toy.write("toy.json", json.dumps({**INSTANCE, "ops": []}))
     with pytest.raises(HarnessError, match=r"toy\.json: memory has 3 items, ops has 0"):
         run(toy, "0.5")
+
+
+PACKAGE = Path(solve.__file__).parents[1]
+# What a contributor adds: a row of the table, and the function in torch.
+ROW = '    "toy": Solver(of_torch("toy", "toy_knapsack"), "Toy", released=False),\n'
+SOLVER = """
+def toy_knapsack(memory, runtimes, budget):
+    return 30, [0], [1, 2]
+"""
+SCRIPT = """
+import sys
+from pathlib import Path
+import pytest
+import test_solve
+from toy_torch import FOLDER, Toy
+with pytest.MonkeyPatch.context() as patch:
+    toy = Toy(Path(sys.argv[1]), patch)
+    toy.install(toy.patched, f"{FOLDER}/knapsack_exact.py", test_solve.EXACT)
+    toy.install(toy.patched, f"{FOLDER}/toy.py", test_solve.SOLVER)
+    toy.write("toy.json", test_solve.json.dumps(test_solve.INSTANCE))
+    test_solve.run(toy, "0.5")
+    test_solve.run(toy, "0.5", "toy", plot=Path(sys.argv[1]) / "toy.svg")
+"""
+
+
+def test_a_new_solver_is_a_row_and_a_function(tmp_path: Path) -> None:
+    copy = tmp_path / "scripts" / "acknap"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    table = copy / "inside" / "solvers.py"
+    text = table.read_text()
+    assert text.count("SOLVERS = {\n") == 1
+    table.write_text(text.replace("SOLVERS = {\n", f"SOLVERS = {{\n{ROW}"))
+    here = Path(__file__).parent
+    path = os.pathsep.join(map(str, (copy.parent, here, here.parent)))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, tmp_path / "toy"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    found = [row for row in rows if row.startswith("0.5 patched.toy 80.00 no 60.00")]
+    assert len(found) == 2  # among the usual solvers, and by its name
+    assert "Toy, this series" in (tmp_path / "toy" / "toy.svg").read_text()

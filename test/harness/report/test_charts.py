@@ -8,6 +8,7 @@ import pytest
 
 from acknap.bench import record as bench_record
 from acknap.knapsack import chart_style
+from acknap.knapsack.truth import extra_recomputation
 from acknap.report import chart_data, charts
 from toy_record import CONTENDERS, make
 
@@ -75,9 +76,9 @@ def test_extra_by_model(tmp_path: Path) -> None:
 
 
 def test_extra_recomputation() -> None:
-    assert chart_data.extra_recomputation(40, 50, 100) == pytest.approx(0.2)
-    assert chart_data.extra_recomputation(100, 100, 100) is None
-    assert chart_data.extra_recomputation(None, 50, 100) is None
+    assert extra_recomputation(40, 50, 100) == pytest.approx(0.2)
+    assert extra_recomputation(100, 100, 100) is None
+    assert extra_recomputation(None, 50, 100) is None
 
 
 def test_frontier(tmp_path: Path) -> None:

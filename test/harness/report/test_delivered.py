@@ -12,6 +12,7 @@ from acknap.models.parted import Parted
 from acknap.report import chart_data
 from acknap.report import delivered as numbers
 from acknap.report import delivered_tables as tables
+from acknap.report.memory import Number
 from toy_record import CONTENDERS, make
 
 
@@ -20,7 +21,7 @@ def record(tmp_path: Path) -> Record:
     return make(tmp_path)
 
 
-def value(number: numbers.Number | None) -> float:
+def value(number: Number | None) -> float:
     assert number is not None
     return number.value
 

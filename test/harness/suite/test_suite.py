@@ -10,9 +10,9 @@ from acknap.base.errors import HarnessError
 from acknap.suite import new_files, outcomes
 from acknap.suite import run as suite
 from acknap.suite.categories import solver_of
-from acknap.suite.new_files import Import
 from acknap.suite.outcomes import Outcome, Status
-from acknap.torches.inspect import clean_variables
+from acknap.torches.inspect import Import, inspect
+from acknap.torches.worker import clean_variables
 from toy_torch import SUITE, Toy
 
 RESULTS = """
@@ -104,14 +104,18 @@ def test_corrupt_results(tmp_path: Path, text: str) -> None:
 def test_run_shows_the_output_of_pytest(
     toy: Toy, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    run = suite.run(toy.patched, toy.layout.suite, tmp_path / "out")
+    run = suite.run(
+        toy.patched, inspect(toy.patched), toy.layout.suite, tmp_path / "out"
+    )
     assert run.passed
     assert "2 passed" in capfd.readouterr().out.splitlines()[-1]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["junit.xml"]
 
 
 def test_run_that_fails(toy: Toy, tmp_path: Path) -> None:
-    run = suite.run(toy.stock, toy.layout.suite, tmp_path / "out", quiet=True)
+    run = suite.run(
+        toy.stock, inspect(toy.stock), toy.layout.suite, tmp_path / "out", quiet=True
+    )
     assert not run.passed
     assert "1 failed" in (tmp_path / "out" / "pytest.log").read_text()
 
@@ -121,7 +125,13 @@ def test_suite_takes_what_lies_beside_the_tests(toy: Toy, tmp_path: Path) -> Non
     toy.write("test/functorch/data/one.json", "{}")
     reads = "import pathlib, cases\nassert pathlib.Path('data/one.json').exists()"
     toy.write("test/functorch/test_budget.py", reads + SUITE)
-    run = suite.run(toy.patched, toy.layout.suite, tmp_path / "out", quiet=True)
+    run = suite.run(
+        toy.patched,
+        inspect(toy.patched),
+        toy.layout.suite,
+        tmp_path / "out",
+        quiet=True,
+    )
     assert list(run.files) == ["cases.py", "data/one.json", "test_budget.py"]
 
 

@@ -171,7 +171,7 @@ def test_killed_while_pip_runs(repository: Repository, tmp_path: Path) -> None:
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(Path(environments.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(environments.__file__).parents[2])},
         stdout=subprocess.PIPE,
     )
     assert process.stdout

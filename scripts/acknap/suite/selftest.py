@@ -12,19 +12,24 @@ from acknap.series import lint, tree
 from acknap.series.check import run_check
 from acknap.series.patches import load
 from acknap.suite import run
+from acknap.suite.compare import run_compare
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
 from acknap.upstream import pristine
 from acknap.upstream.targets import Targets
 
 # The bases of two series; the third is one of them but for a hunk.
-SUITE_TARGETS = ("v2.9.1", "v2.10.0")
+COMPARED, OLDEST = "v2.10.0", "v2.9.1"
 
 _COMMANDS = (
     ("ruff", "check"),
     ("ruff", "format", "--check"),
     ("mypy",),
-    ("pytest",),
+    # File by file side by side, the container's long one among the first.
+    (
+        *("pytest", "--numprocesses=auto", "--maxprocesses=8"),
+        *("--dist=loadfile", "--no-loadscope-reorder"),
+    ),
 )
 
 
@@ -40,10 +45,10 @@ def run_test(layout: Layout) -> int:
         shlex.join(words): partial(_run_command, layout, words) for words in _COMMANDS
     }
     steps["harness check"] = partial(_run_check, layout)
-    for target in SUITE_TARGETS:
+    for target in (OLDEST, COMPARED):
         steps[f"types on {target}"] = partial(_run_types, layout, target)
-    for target in SUITE_TARGETS:
-        steps[f"suite on patched {target}"] = partial(_run_suite, layout, target)
+    steps[f"harness compare --target {COMPARED}"] = partial(_run_compare, layout)
+    steps[f"suite on patched {OLDEST}"] = partial(_run_suite, layout)
     failed = [name for name, step in steps.items() if not _passes(name, step)]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
@@ -83,8 +88,15 @@ def _run_types(layout: Layout, name: str) -> bool:
     return not found
 
 
-def _run_suite(layout: Layout, name: str) -> bool:
-    environment = environments.patched(layout, Targets.load(layout).get(name))
-    out = layout.build / "test" / name
-    found = inspect(environment)
-    return run.run(environment, found, layout.suite, out).passed
+def _run_compare(layout: Layout) -> bool:
+    """Hold the suite and test/fixed.toml against stock on this machine."""
+    folder = layout.build / "test" / COMPARED
+    targets = Targets.load(layout)
+    status = run_compare(layout, targets, COMPARED, None, None, folder, as_json=False)
+    return status == 0
+
+
+def _run_suite(layout: Layout) -> bool:
+    environment = environments.patched(layout, Targets.load(layout).get(OLDEST))
+    out = layout.build / "test" / OLDEST
+    return run.run(environment, inspect(environment), layout.suite, out).passed

@@ -60,14 +60,15 @@ def test_test_runs_every_step(
     python.write_text('#!/bin/sh\n[ "$2" != mypy ]\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr(selftest, "SUITE_TARGETS", ("v9",))
+    monkeypatch.setattr(selftest, "COMPARED", "v9")
+    monkeypatch.setattr(selftest, "OLDEST", "v8")
     result = repository.run("test")
     assert result.status == 1
     steps = [line for line in result.out.splitlines() if line.startswith("$ ")]
-    assert len(steps) == 7
-    assert steps[-1] == "$ suite on patched v9"
+    assert len(steps) == 9
+    assert steps[-2:] == ["$ harness compare --target v9", "$ suite on patched v8"]
     assert "error: unknown target 'v9'" in result.err
-    assert (
-        result.err.splitlines()[-1]
-        == "Failed: mypy, harness check, types on v9, suite on patched v9"
+    assert result.err.splitlines()[-1] == (
+        "Failed: mypy, harness check, types on v8, types on v9, "
+        "harness compare --target v9, suite on patched v8"
     )

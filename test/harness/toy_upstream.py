@@ -272,6 +272,13 @@ class Repository:
             text = text.replace("[targets", f"{table}\n[targets", 1)
         path.write_text(text.replace(table, f'{table}"{patch}" = {lines}\n'))
 
+    def stage(self, path: str) -> None:
+        """Let several patches of the series touch a new file."""
+        table = self.layout.patches / "targets.toml"
+        base = 'base = "v1.0.0"\n'
+        text = table.read_text()
+        table.write_text(text.replace(base, f'{base}staged = ["{path}"]\n'))
+
     def checkout(self, release: str = "1.0.0") -> "Tree":
         """A git checkout of the toy upstream."""
         path = self.root.parent / "pytorch"

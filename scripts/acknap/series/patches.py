@@ -17,7 +17,7 @@ from acknap.upstream.targets import SeriesEntry
 OPTIONAL = "optional"
 _FILE = re.compile(
     r"^diff --git a/(?P<path>\S+) b/(?P=path)\n"
-    r"(?:new file mode \d+\nindex 0+\.\.(?P<added>[0-9a-f]{40})\n)?",
+    r"(?P<new>new file mode \d+\n)?index [0-9a-f]+\.\.(?P<blob>[0-9a-f]{40})\b",
     re.MULTILINE,
 )
 
@@ -30,14 +30,14 @@ class Patch:
         name: Path below the series' directory: `0001-x.patch`, `optional/0001-y.patch`.
         title: First line of its message.
         added: Files that it adds, with their blob ids.
-        modified: Files of upstream that it changes.
+        modified: Files that it changes, with their blob ids on the base release.
     """
 
     path: Path
     name: str
     title: str
     added: Mapping[str, str]
-    modified: tuple[str, ...]
+    modified: Mapping[str, str]
 
     @property
     def optional(self) -> bool:
@@ -87,9 +87,7 @@ class Series:
     @property
     def added(self) -> dict[str, str]:
         """Files that the mandatory patches add below torch/, with their blob ids."""
-        added = {
-            path: blob for one in self.mandatory for path, blob in one.added.items()
-        }
+        added = added_files(self.mandatory)
         return {path: blob for path, blob in added.items() if path.startswith("torch/")}
 
     @property
@@ -154,6 +152,15 @@ def has_patches(layout: Layout, series_name: str) -> bool:
     return any(directory.glob("*.patch"))
 
 
+def added_files(patches: Iterable[Patch]) -> dict[str, str]:
+    """The files that patches add, with the blob ids that the last of them gives."""
+    found: dict[str, str] = {}
+    for patch in patches:
+        later = {path: patch.modified[path] for path in found.keys() & patch.modified}
+        found |= {**patch.added, **later}
+    return found
+
+
 def source_of(layout: Layout, path: str) -> Path | None:
     """Where a file that a series adds is edited; None if it is in neither source."""
     tests = "test/functorch/"
@@ -188,6 +195,6 @@ def _parse(path: Path, name: str) -> Patch:
         path=path,
         name=name,
         title=str(subject).removeprefix("[PATCH] "),
-        added={match["path"]: match["added"] for match in files if match["added"]},
-        modified=tuple(match["path"] for match in files if not match["added"]),
+        added={match["path"]: match["blob"] for match in files if match["new"]},
+        modified={match["path"]: match["blob"] for match in files if not match["new"]},
     )

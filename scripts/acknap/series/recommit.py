@@ -1,10 +1,11 @@
 """Rebuild the commits of an edited tree from the two sources.
 
 Files that upstream owns come from the commits; files that the series adds come from the
-overlay and the suite. The result has fixed committers, so it is the same everywhere.
+overlay and the suite. Of a staged one that is its last state, and the commits have the
+earlier ones. The result has fixed committers, so it is the same everywhere.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,8 +43,12 @@ class Rewriter:
         commits = git.lines(
             self.repository, "rev-list", "--reverse", f"{first}..{last}"
         )
+        final = {
+            path: git.text(self.repository, "rev-list", "-1", last, "--", path)
+            for path in self.series.staged
+        }
         for commit in commits:
-            parent = self._rewrite_one(commit, parent)
+            parent = self._rewrite_one(commit, parent, final)
         return parent
 
     def require_complete(self) -> None:
@@ -55,7 +60,8 @@ class Rewriter:
                     f"{self.series.name} adds it: add it to the patch that needs it"
                 )
 
-    def _rewrite_one(self, commit: str, parent: str) -> str:
+    def _rewrite_one(self, commit: str, parent: str, final: Mapping[str, str]) -> str:
+        """Rewrite a commit; ``final`` has the last one that touches a staged file."""
         message = git.text(self.repository, "log", "-1", "--format=%B", commit)
         message = message.strip("\n") + "\n"
         title = message.partition("\n")[0]
@@ -71,7 +77,10 @@ class Rewriter:
                 raise SeriesError(
                     f"{title!r} deletes {path}: a series only adds and edits"
                 )
-            entries.append(f"{mode} {self._blob(path, blob, title)}\t{path}\n")
+            if final.get(path, commit) == commit:
+                blob = self._blob(path, blob, title)
+            self.adders.setdefault(path, title)
+            entries.append(f"{mode} {blob}\t{path}\n")
         tree = self._tree(parent, "".join(entries))
         if tree == git.text(self.repository, "rev-parse", f"{parent}^{{tree}}"):
             raise SeriesError(f"{title!r} changes nothing")
@@ -88,12 +97,12 @@ class Rewriter:
                 f"test/functorch/, nor under `files` of series {self.series.name} in "
                 "patches/targets.toml"
             )
-        if path in self.adders:
+        if path in self.adders and path not in self.series.staged:
             raise SeriesError(
                 f"{title!r} touches {path}, which {self.adders[path]!r} adds: a new "
-                "file belongs to one patch"
+                "file belongs to one patch, if it is not under `staged` of series "
+                f"{self.series.name} in patches/targets.toml"
             )
-        self.adders[path] = title
         content = source.read_bytes()
         if git.blob_id(content) != blob:
             self.adopted.append(path)

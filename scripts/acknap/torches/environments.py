@@ -22,7 +22,7 @@ from acknap.base.locks import locked
 from acknap.base.progress import working
 from acknap.base.venv import Venv, require_requirements
 from acknap.series import tree
-from acknap.series.patches import Series, load, new_files, source_of
+from acknap.series.patches import Series, added_files, load, new_files, source_of
 from acknap.upstream import pristine, state
 from acknap.upstream.targets import Target
 
@@ -157,7 +157,7 @@ def _replace(
 
 def _require_sources(layout: Layout, target: Target, series: Series) -> None:
     """Refuse new files that were edited, added or deleted since the last export."""
-    added = {path: blob for one in series.all for path, blob in one.added.items()}
+    added = added_files(series.all)
     for path in sorted(added.keys() | new_files(layout)):
         source = source_of(layout, path)
         if source is None or git.blob_id(source.read_bytes()) != added.get(path):

@@ -44,8 +44,9 @@ class SeriesEntry:
     Attributes:
         unified: Lines of context of the patches that need another number than three,
             by file name (`0007-x.patch`, `optional/0001-x.patch`).
+        staged: New files that more than one patch touches.
         variant_of: The series that this one equals but for some patches; it has that
-            one's `files` and `unified`.
+            one's `files`, `unified` and `staged`.
         differs: File names of those patches.
     """
 
@@ -53,6 +54,7 @@ class SeriesEntry:
     base: str
     files: tuple[str, ...]
     unified: Mapping[str, int] = field(default_factory=dict)
+    staged: tuple[str, ...] = ()
     variant_of: str | None = None
     differs: tuple[str, ...] = ()
 
@@ -154,6 +156,7 @@ def _series(
         base=table["base"],
         files=tuple(shared["files"]),
         unified=shared.get("unified", {}),
+        staged=tuple(shared.get("staged", ())),
         variant_of=origin,
         differs=tuple(table["differs"]) if origin else (),
     )

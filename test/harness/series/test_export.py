@@ -172,6 +172,28 @@ def test_new_file_that_two_commits_touch(repository: Repository) -> None:
     assert f"touches {NEW}, which 'Sort by absolute value' adds" in error
 
 
+def test_staged_file_grows_from_patch_to_patch(repository: Repository) -> None:
+    """Its last state is that of its source, earlier ones are those of the tree."""
+    tree = repository.add_series()
+    tree.git("checkout", "-q", "series")
+    tree.write(NEW, "NEW = 1\nMORE = 1\n")
+    tree.commit("Edit the new file")
+    tree.git("rebase", "-q", "series", "optional")
+    repository.stage(NEW)
+    repository.write(f"torch_overlay/{NEW}", "NEW = 1\nMORE = 2\n")
+    result = repository.run("export", tree.path)
+    assert f"v1: {NEW} as in its source, not as in the tree" in result.err
+    patches = repository.patches()
+    assert "+NEW = 1\n" in patches["0001-Sort-by-absolute-value.patch"]
+    assert "MORE" not in patches["0001-Sort-by-absolute-value.patch"]
+    assert " NEW = 1\n+MORE = 2\n" in patches["0003-Edit-the-new-file.patch"]
+    assert repository.run("check").status == 0
+    repository.write(f"torch_overlay/{NEW}", "NEW = 1\nMORE = 3\n")
+    repository.ok("export")
+    assert "+MORE = 3\n" in repository.patches()["0003-Edit-the-new-file.patch"]
+    assert repository.run("check").status == 0
+
+
 def test_file_of_nobody(repository: Repository) -> None:
     tree = repository.tree()
     tree.write("torch/other.py", "x = 1\n")

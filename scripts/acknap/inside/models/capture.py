@@ -8,12 +8,12 @@ standard output, as solvers.py does:
     {"op": "measure", "graph": 0, "solver": "dp", "budget": 0.3, "file": null}
 
 `file` holds a function exact_knapsack, which is called in place of the solver that the
-partitioner would choose. The first folder on the command line is worked in; all are
-searched for modules.
+partitioner would choose, and lies beside what it imports. The first folder on the
+command line is worked in; all are searched for modules.
 """
 
+import importlib
 import os
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ sys.path += [*sys.argv[2:], str(Path(__file__).parents[3])]
 import torch
 
 from acknap.inside.models.joint_graphs import trace
-from acknap.inside.models.partition import Graph, solvers
-from acknap.inside.serve import answers_apart, serve, version
+from acknap.inside.models.partition import Graph, Solver, solvers
+from acknap.inside.serve import FOLDER, answers_apart, serve, version
 
 # A user's module hides all that is not loaded yet, as in a script of theirs.
 os.chdir(sys.argv[1])
@@ -54,9 +54,19 @@ class Worker:
         """Part one of the graphs with one solver and budget."""
         function = None
         if request["file"]:
-            function = runpy.run_path(request["file"])["exact_knapsack"]
+            function = _exact_knapsack(Path(request["file"]))
         graph: Graph = self._graphs[request["graph"]]
         return graph.measure(request["solver"], request["budget"], function)
+
+
+def _exact_knapsack(file: Path) -> Solver:
+    """Import the solver as a module of this torch, which may lack it."""
+    package: Any = importlib.import_module(FOLDER)
+    if str(file.parent) not in package.__path__:
+        package.__path__.append(str(file.parent))
+    module: Any = importlib.import_module(f"{FOLDER}.{file.stem}")
+    function: Solver = module.exact_knapsack
+    return function
 
 
 def _knapsack(graph: Graph) -> dict[str, Any]:

@@ -6,7 +6,6 @@ enumeration, a plain Nemhauser-Ullmann list, and the textbook table on integers.
 """
 
 import json
-import logging
 import math
 import os
 import random
@@ -14,16 +13,17 @@ import subprocess
 import sys
 import unittest
 from fractions import Fraction
-from unittest import mock
 
 import torch
 import torch._functorch.config as config
 from torch._functorch import partitioners
-from torch._functorch._activation_checkpointing import knapsack, knapsack_exact
+from torch._functorch._activation_checkpointing import knapsack
 from torch._functorch._activation_checkpointing.knapsack_exact import (
     exact_knapsack,
     ExactKnapsack,
 )
+from torch._functorch._activation_checkpointing.knapsack_exact_branch import Incumbent
+from torch._functorch._activation_checkpointing.knapsack_exact_items import Knapsack
 from torch.testing._internal.common_utils import (
     instantiate_parametrized_tests,
     parametrize,
@@ -214,13 +214,6 @@ def groups(rng, n, capacity, number, small, above, spread):
     return memory, [x + rng.randint(1, spread) for x in items]
 
 
-def little_work(rounds):
-    """The search with these rounds only, and tables of next to no cells."""
-    return mock.patch.multiple(
-        knapsack_exact, _ROUNDS=rounds, _TABLE_CELLS=500, _LEAST_STEPS=1
-    )
-
-
 # Prints how many threads the solver starts, and how many torch may use afterwards.
 THREADS = """
 import os, random, torch
@@ -242,7 +235,7 @@ print(len(os.listdir("/proc/self/task")) - before, torch.get_num_threads())
 """
 
 
-class ExactKnapsackTest(TestCase):
+class PlanTestCase(TestCase):
     def check(self, memory, runtimes, max_memory, optimum=None):
         """Checks everything that a plan promises; the optimum if it is known."""
         plan = ExactKnapsack(memory, runtimes).solve(max_memory)
@@ -267,11 +260,15 @@ class ExactKnapsackTest(TestCase):
             self.assertGreaterEqual(value, lowest)
             if math.isfinite(plan.upper_bound):
                 self.assertGreaterEqual(plan.upper_bound * (1 + 1e-15), float(optimum))
+            if math.isfinite(plan.gap):
+                self.assertGreaterEqual(value + Fraction(plan.gap), optimum)
         if plan.optimal and integers:
             self.assertEqual(plan.gap, 0.0, atol=0, rtol=0)
             self.assertEqual(plan.upper_bound, plan.runtime, atol=0, rtol=0)
         return plan
 
+
+class ExactKnapsackTest(PlanTestCase):
     @parametrize(
         "kind",
         (
@@ -286,21 +283,12 @@ class ExactKnapsackTest(TestCase):
         ),
         name_fn=lambda kind: kind.__name__,
     )
-    @parametrize("stage", ("all", "branch_only", "list_only", "small_steps"))
-    def test_optimal_and_feasible_on_every_small_instance(self, kind, stage):
-        rng = random.Random(kind.__name__ + stage)
-        list_only = {"_ROUNDS": ((0, 10**7),)}
-        constants = {
-            "all": {"_ROUNDS": knapsack_exact._ROUNDS},
-            "branch_only": {"_ROUNDS": ((10**6, 0),)},
-            "list_only": list_only,
-            "small_steps": {**list_only, "_BATCH": 4, "_MAX_RUN": 4},
-        }
-        with mock.patch.multiple(knapsack_exact, **constants[stage]):
-            for _ in range(120):
-                memory, runtimes, max_memory = kind(rng)
-                optimum = brute_force(memory, runtimes, max_memory)
-                self.check(memory, runtimes, max_memory, optimum)
+    def test_optimal_and_feasible_on_small_instances(self, kind):
+        rng = random.Random(kind.__name__)
+        for _ in range(120):
+            memory, runtimes, max_memory = kind(rng)
+            optimum = brute_force(memory, runtimes, max_memory)
+            self.check(memory, runtimes, max_memory, optimum)
 
     @parametrize("n", (12, 25, 40, 60))
     @parametrize("integers", (True, False))
@@ -315,45 +303,10 @@ class ExactKnapsackTest(TestCase):
             optimum = nemhauser_ullmann(memory, runtimes, max_memory)
             self.check(memory, runtimes, max_memory, optimum)
 
-    @parametrize("family", FAMILIES)
-    @parametrize("fraction", (0.1, 0.5))
-    def test_pisinger_family_equals_the_table(self, family, fraction):
-        weights, values = pisinger(family, 50, 100, random.Random(family))
-        capacity = int(fraction * sum(weights))
-        self.check(weights, values, capacity, table(weights, values, capacity))
-
-    @parametrize("family", FAMILIES)
-    @parametrize("normalised", (False, True))
-    def test_pisinger_family_is_proven_at_200_items(self, family, normalised):
-        weights, values = pisinger(family, 200, 1000, random.Random(family))
-        max_memory = sum(weights) // 2
-        if normalised:
-            max_memory /= sum(weights)
-            weights = [w / sum(weights) for w in weights]
-        plan = self.check(weights, values, max_memory)
-        self.assertTrue(plan.optimal)
-        value = float(total(values, plan.saved))
-        self.assertEqual(plan.upper_bound, value, atol=0, rtol=0)
-
     @parametrize("distinct,copies", ((8, 80), (20, 100), (60, 12)))
     def test_repeated_layers_are_proven(self, distinct, copies):
         memory, runtimes = layers(random.Random(distinct), distinct, copies)
         for max_memory in (0.02, 0.1, 0.5, 0.9):
-            self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
-
-    @parametrize("noise", (0.001, 0.05))
-    def test_few_sizes_with_all_runtimes_distinct_are_proven(self, noise):
-        # As profiled: each layer takes its own time. A few tiny items cost nothing.
-        rng = random.Random(0)
-        kinds = ((2048, 0), (1 << 20, 1.0), (1 << 23, 8.0), (28 << 20, 28.0))
-        items = [
-            (m, 1e-12 + r * rng.uniform(1 - noise, 1 + noise))
-            for _ in range(100)
-            for m, r in kinds
-        ]
-        size = sum(m for m, _ in items)
-        memory, runtimes = [m / size for m, _ in items], [r for _, r in items]
-        for max_memory in (0.1, 0.25, 0.5):
             self.assertTrue(self.check(memory, runtimes, max_memory).optimal)
 
     def test_runtimes_from_1_to_1e13_are_proven(self):
@@ -363,18 +316,6 @@ class ExactKnapsackTest(TestCase):
         for fraction in (0.05, 0.25, 0.5):
             plan = self.check(memory, runtimes, fraction * sum(memory))
             self.assertTrue(plan.optimal)
-
-    def test_unnormalised_bytes_with_a_capacity_of_gigabytes_are_proven(self):
-        rng = random.Random(0)
-        memory = [rng.randint(1, 2_900_000) for _ in range(2000)]
-        runtimes = [rng.random() for _ in memory]
-        self.assertTrue(self.check(memory, runtimes, 1_450_000_000).optimal)
-
-    def test_ten_thousand_items_are_proven(self):
-        rng = random.Random(0)
-        memory = [rng.random() / 5000 for _ in range(10_000)]
-        runtimes = [rng.random() for _ in memory]
-        self.assertTrue(self.check(memory, runtimes, 0.3).optimal)
 
     def test_five_items_of_a_tenth_fit_into_a_half_and_six_do_not(self):
         runtime, saved, recomputable = exact_knapsack([0.1] * 6, [1.0] * 6, 0.5)
@@ -464,69 +405,6 @@ class ExactKnapsackTest(TestCase):
         self.assertEqual(prepared.solve(7.0).marginal_runtime, 1.0)
         self.assertEqual(prepared.solve(14.0).marginal_runtime, 0.0)
 
-    def test_work_that_runs_out_leaves_a_certified_gap_and_one_warning(self):
-        rng = random.Random(0)
-        weights, values = pisinger("strongly", 60, 1000, rng)
-        capacity = sum(weights) // 2
-        optimum = table(weights, values, capacity)
-        with little_work(((5, 5_000),)):
-            plan = self.check(weights, values, capacity)
-            with self.assertLogs(knapsack_exact.__name__, logging.WARNING) as logs:
-                result = exact_knapsack(weights, values, capacity)
-        self.assertFalse(plan.optimal)
-        self.assertGreaterEqual(plan.upper_bound, optimum)
-        self.assertLessEqual(plan.runtime, optimum)
-        self.assertEqual(plan.gap, plan.upper_bound - plan.runtime)
-        self.assertEqual(result, (plan.runtime, plan.saved, plan.recomputable))
-        self.assertEqual(len(logs.records), 1)
-        self.assertIn(f"{plan.gap:g}", logs.output[0])
-
-    @parametrize("kind", (small_integers, normalised_ties, flops))
-    @parametrize("cells", (10**7, 300))
-    def test_table_alone(self, kind, cells):
-        rng = random.Random(cells)
-        small = {"_ROUNDS": (), "_CLOSE": 0, "_PIECE": 5}
-        small |= {"_TABLE_CELLS": cells, "_LEAST_STEPS": 1}
-        with mock.patch.multiple(knapsack_exact, **small):
-            for _ in range(150):
-                memory, runtimes, max_memory = kind(rng)
-                optimum = brute_force(memory, runtimes, max_memory)
-                plan = self.check(memory, runtimes, max_memory)
-                self.assertGreaterEqual(plan.upper_bound * (1 + 1e-15), optimum)
-                if kind is small_integers and cells == 10**7:
-                    self.assertEqual(plan.runtime, optimum)
-
-    def test_blocks_of_a_long_list(self):
-        rng = random.Random(0)
-        small = {"_ROUNDS": ((0, 10**7),), "_PIECE": 40, "_BATCH": 4, "_SEARCHED": 7}
-        with mock.patch.multiple(knapsack_exact, **small):
-            for family in FAMILIES:
-                weights, values = pisinger(family, 40, 200, rng)
-                capacity = sum(weights) // 2
-                self.check(weights, values, capacity, table(weights, values, capacity))
-
-    @parametrize("number,above", ((2, 1e-3), (2, 0.1), (3, 0.0), (3, 1e-2)))
-    @parametrize("seed", (0, 1))
-    def test_large_and_small_items_are_proven(self, number, above, seed):
-        rng = random.Random(seed)
-        memory, runtimes = groups(rng, 800, 10**6, number, 0.3, above, 300)
-        plan = self.check(memory, runtimes, 10**6)
-        self.assertTrue(plan.optimal)
-
-    @parametrize("rounds", ((), ((0, 0),), ((5, 5_000),)))
-    def test_never_below_greedy_and_maximal(self, rounds):
-        rng = random.Random(0)
-        for kind in range(40):
-            memory, runtimes = groups(rng, 60, 10**5, kind % 4 + 2, 0.3, 1e-3, 300)
-            if kind % 2:
-                runtimes = [2.5 * m for m in memory]
-            greedy = knapsack.greedy_knapsack(memory, runtimes, 10**5)[0]
-            with little_work(rounds):
-                plan = self.check(memory, runtimes, 10**5)
-            self.assertGreaterEqual(plan.runtime, greedy)
-            left = 10**5 - sum(memory[i] for i in plan.saved)
-            self.assertGreater(min(memory[i] for i in plan.recomputable), left)
-
     @unittest.skipUnless(os.path.isdir("/proc/self/task"), "counts threads in /proc")
     def test_no_thread_is_started(self):
         output = subprocess.run(
@@ -537,46 +415,6 @@ class ExactKnapsackTest(TestCase):
             check=True,
         ).stdout
         self.assertEqual(output.split(), ["0", "4"])
-
-    def test_long_runs_of_one_size_keep_each_step_short(self):
-        rng = random.Random(0)
-        memory = [rng.randint(20, 40) for _ in range(1000)]
-        runtimes = [m + 2 + rng.random() / 1000 for m in memory]
-        prune, lengths = knapsack_exact._List._prune, []
-
-        def noting(states, *args):
-            lengths.append(len(states.weight))
-            return prune(states, *args)
-
-        small = {"_BATCH": 500, "_MAX_RUN": 500, "_MAX_STATES": 500}
-        with (
-            mock.patch.multiple(knapsack_exact, _ROUNDS=((0, 10**6),), **small),
-            mock.patch.object(knapsack_exact._List, "_prune", noting),
-        ):
-            ExactKnapsack(memory, runtimes).solve(sum(memory) * 0.3)
-        self.assertGreater(max(lengths), 500)
-        self.assertLessEqual(max(lengths), 1500)
-
-    def test_a_beam_that_drops_states_keeps_a_valid_bound(self):
-        rng = random.Random(0)
-        small = {"_ROUNDS": ((0, 10**6),), "_MAX_STATES": 20}
-        with mock.patch.multiple(knapsack_exact, **small):
-            for _ in range(20):
-                weights, values = pisinger("strongly", 40, 1000, rng)
-                capacity = sum(weights) // 2
-                plan = self.check(weights, values, capacity)
-                self.assertGreaterEqual(
-                    plan.upper_bound, table(weights, values, capacity)
-                )
-
-    def test_work_is_bounded_on_an_adversarial_instance(self):
-        rng = random.Random(0)
-        weights, values = pisinger("strongly", 400, 10**6, rng)
-        with little_work(((500, 300_000),)):
-            first = self.check(weights, values, sum(weights) // 2)
-            second = self.check(weights, values, sum(weights) // 2)
-        self.assertEqual(first, second)
-        self.assertLess(first.gap, 0.01 * first.runtime)
 
     @parametrize("threads,seed", ((1, 0), (2, 1), (4, 12345)))
     def test_same_answer_for_any_thread_count_and_hash_seed(self, threads, seed):
@@ -670,6 +508,85 @@ class ExactKnapsackTest(TestCase):
         self.assertEqual(runtime, math.fsum(runtimes[i] for i in saved))
         self.assertEqual(kept, saved)
         self.assertEqual(sorted(kept + recomputable), list(range(len(memory))))
+
+    def test_rounding_to_integers_keeps_its_direction(self):
+        rng = random.Random(0)
+        for _ in range(20):
+            memory = [10.0 ** rng.uniform(-9, 0) for _ in range(60)]
+            runtimes = [10.0 ** rng.uniform(-12, 0) for _ in memory]
+            max_memory = rng.uniform(0.2, 0.8) * sum(memory)
+            types = ExactKnapsack(memory, runtimes)._types
+            rounded = Knapsack(types, max_memory)
+            self.assertFalse(types.exact or types.unit)
+            per_memory = Fraction(2) ** (60 - math.frexp(max_memory)[1])
+            for m, weight in zip(types.memory.tolist(), rounded.weight):
+                error = abs(weight - Fraction(m) * per_memory)
+                self.assertLessEqual(error, 0.5 if weight < 2**52 else 1)
+            slack = rounded.capacity - Fraction(max_memory) * per_memory
+            self.assertGreaterEqual(slack, len(memory))
+            self.assertLessEqual(slack, Fraction(max_memory) * per_memory / 2**40)
+            per_runtime = Fraction(2) ** rounded.digits
+            for r, profit in zip(types.runtime.tolist(), rounded.profit):
+                above = profit - Fraction(r) * per_runtime
+                self.assertGreaterEqual(above, 0)
+                self.assertLess(above, 1)
+
+    def test_gap_covers_the_rounding_of_runtimes(self):
+        # Each saved item may have got up to one unit more than it is worth.
+        prepared = ExactKnapsack([1.0] * 5, [0.1, 0.2, 0.3, 0.4, 0.5])
+        rounded = Knapsack(prepared._types, 3.0)
+        best = Incumbent(rounded)
+        best.offer(rounded.break_profit, rounded.break_type, {}, rounded.count)
+        best.lower(best.value)
+        plan = prepared._certified(bytearray([0, 0, 1, 1, 1]), rounded, best)
+        self.assertEqual(plan.gap, 3 * 2.0**-rounded.digits, atol=0, rtol=0)
+
+    def test_gap_covers_what_was_too_close_to_be_searched(self):
+        # The last item is worth 1e-11 more than the one before, but the bound without
+        # it is closer than what is searched for.
+        memory = [2.0**-10, 1.0, 1.0, 1 + 2.0**-36]
+        runtimes = [1000.0, 1.0, 1.0, 1 + 2.0**-36 - 2.0**-40]
+        max_memory = 2 + 2.0**-10 + 2.0**-35
+        optimum = brute_force(memory, runtimes, max_memory)
+        self.check(memory, runtimes, max_memory, optimum)
+
+    @parametrize("seed", (207, 256, 618, 622, 650))
+    def test_rounding_may_change_the_order_of_the_types(self, seed):
+        # Sizes are multiples of a unit up to 2^-51, and runtimes have 53 bits.
+        rng = random.Random(seed)
+        n, unit = rng.randint(5, 16), 1 / rng.choice((1021, 977, 64, 331))
+        sizes = [rng.randint(1, 40) for _ in range(n)]
+        most = 2**53 // (sum(sizes) + 20)
+        errors = (0, 0, 2**-52, -(2**-52), 2**-51, -(2**-51))
+        memory = [x * unit * (1 + rng.choice(errors)) for x in sizes]
+        runtimes = [x * most + rng.randint(0, 3) for x in sizes]
+        capacity = rng.randint(max(sizes), sum(sizes))
+        plan = self.check(memory, runtimes, capacity * unit)
+        self.assertTrue(plan.optimal)
+        self.assertEqual(plan.runtime, brute_force(sizes, runtimes, capacity))
+
+    def test_bound_is_valid_proven_or_not(self):
+        rng = random.Random(0)
+        for family in FAMILIES:
+            weights, values = pisinger(family, 300, 1000, rng)
+            capacity = sum(weights) // 3
+            plan = self.check(weights, values, capacity)
+            optimum = table(weights, values, capacity)
+            self.assertGreaterEqual(plan.upper_bound, optimum)
+            self.assertLessEqual(plan.runtime, optimum)
+            self.assertEqual(plan.gap, plan.upper_bound - plan.runtime)
+
+    def test_never_below_greedy_and_maximal(self):
+        rng = random.Random(0)
+        for kind in range(8):
+            memory, runtimes = groups(rng, 60, 10**5, kind % 4 + 2, 0.3, 1e-3, 300)
+            if kind % 2:
+                runtimes = [2.5 * m for m in memory]
+            greedy = knapsack.greedy_knapsack(memory, runtimes, 10**5)[0]
+            plan = self.check(memory, runtimes, 10**5)
+            self.assertGreaterEqual(plan.runtime, greedy)
+            left = 10**5 - sum(memory[i] for i in plan.saved)
+            self.assertGreater(min(memory[i] for i in plan.recomputable), left)
 
 
 instantiate_parametrized_tests(ExactKnapsackTest)

@@ -12,7 +12,10 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch._functorch._activation_checkpointing import knapsack_exact
+from torch._functorch._activation_checkpointing import (
+    knapsack_exact,
+    knapsack_exact_states,
+)
 from torch._functorch._activation_checkpointing.knapsack_exact import (
     ExactKnapsack,
     KnapsackPlan,
@@ -28,7 +31,8 @@ FITS = (1, 1, 1 - 1e-10, 0.999, 1.5)
 LIST = {"_ROUNDS": ((0, 10**7),)}
 SMALL = {"_BATCH": 2, "_MAX_RUN": 2}
 ALL = {"_ROUNDS": knapsack_exact._ROUNDS}
-STAGES = (ALL, {"_ROUNDS": ((10**6, 0),)}, LIST, {**LIST, **SMALL})
+# Constants of the rounds, and of the list.
+STAGES = ((ALL, {}), ({"_ROUNDS": ((10**6, 0),)}, {}), (LIST, {}), (LIST, SMALL))
 
 # The same examples in every run, also on a slow machine.
 properties = partial(settings, derandomize=True, deadline=None, database=None)
@@ -86,10 +90,15 @@ def tolerance(items: Items) -> Fraction:
 @properties(max_examples=400)
 @given(problems(), st.sampled_from(STAGES))
 def test_feasible_and_optimal(
-    problem: tuple[Items, float], stage: dict[str, Any]
+    problem: tuple[Items, float], stage: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     items, budget = problem
-    with mock.patch.multiple(knapsack_exact, **stage):
+    rounds, steps = stage
+    usual = {name: getattr(knapsack_exact_states, name) for name in SMALL}
+    with (
+        mock.patch.multiple(knapsack_exact, **rounds),
+        mock.patch.multiple(knapsack_exact_states, **{**usual, **steps}),
+    ):
         plan = solve(items, budget)
     assert sorted(plan.saved + plan.recomputable) == list(range(len(items)))
     assert total(items, plan.saved, 0) <= Fraction(budget) * (1 + SLACK)

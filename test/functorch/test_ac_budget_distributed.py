@@ -123,7 +123,7 @@ class TestDistributed(TestCase):
         return results
 
     @parametrize("ranks", [2, 4])
-    def test_hash_seed_and_threads_differ(self, ranks):
+    def test_a_launch_of_ranks_that_differ(self, ranks):
         settings = [result["setting"] for result in self.launch(ranks)]
         self.assertEqual(settings, [[str(r), r % 2 + 1] for r in range(ranks)])
 

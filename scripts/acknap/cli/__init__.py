@@ -8,10 +8,8 @@ import typer
 
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
-from acknap.cli import blocks as blocks_cli
-from acknap.cli import docker as docker_cli
-from acknap.cli import fuzz as fuzz_cli
-from acknap.upstream.targets import Targets
+from acknap.cli import docker
+from acknap.cli.options import Both, Json, Patched, Python, release, table
 
 app = typer.Typer(
     add_completion=False,
@@ -21,16 +19,6 @@ app = typer.Typer(
 )
 
 _INTERRUPTED = 130
-
-Python = Annotated[
-    str | None,
-    typer.Option(
-        help="The Python, or the folder of a virtual environment, whose torch is "
-        "meant. If none: the active environment's, else the python on PATH.",
-        metavar="PATH",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command(rich_help_panel="Apply")
@@ -50,8 +38,7 @@ def apply(
     """Make a small git tree with the series on top, or patch a PyTorch checkout."""
     from acknap.series.apply import apply as job
 
-    layout = Layout.default()
-    print(job(layout, Targets.load(layout).get(target), directory, checkout))
+    print(job(*release(target), directory, checkout))
 
 
 @app.command(rich_help_panel="Apply")
@@ -59,8 +46,7 @@ def install(python: Python = None) -> None:
     """Put the series into a torch that is installed, in place."""
     from acknap.install.install import install as job
 
-    layout = Layout.default()
-    print(job(layout, Targets.load(layout), python))
+    print(job(*table(), python))
 
 
 @app.command(rich_help_panel="Apply")
@@ -68,8 +54,7 @@ def uninstall(python: Python = None) -> None:
     """Give a torch that install changed its own files back."""
     from acknap.install.install import uninstall as job
 
-    layout = Layout.default()
-    print(job(layout, Targets.load(layout), python))
+    print(job(*table(), python))
 
 
 @app.command(rich_help_panel="Apply")
@@ -77,13 +62,12 @@ def status(python: Python = None) -> None:
     """Say whether a torch has the series: exit status 0 yes, 1 no, 2 neither."""
     from acknap.install.install import status as job
 
-    layout = Layout.default()
-    sys.exit(job(layout, Targets.load(layout), python))
+    sys.exit(job(*table(), python))
 
 
 @app.command(rich_help_panel="Apply")
 def wheel(
-    target: Annotated[str, typer.Option(help="The release to patch.")] = "v2.10.0",
+    target: Patched = "v2.10.0",
     source: Annotated[
         Path | None,
         typer.Option(
@@ -101,8 +85,7 @@ def wheel(
     """Write a wheel of a release with the series in it."""
     from acknap.install.wheel import write_wheel
 
-    layout = Layout.default()
-    print(write_wheel(layout, Targets.load(layout).get(target), source, out))
+    print(write_wheel(*release(target), source, out))
 
 
 @app.command(rich_help_panel="Model")
@@ -128,8 +111,7 @@ def capture(
     """Record the knapsacks that the partitioner states for a model."""
     from acknap.models.capture import run_capture
 
-    layout = Layout.default()
-    sys.exit(run_capture(layout, Targets.load(layout), model, budget, out, target))
+    sys.exit(run_capture(*table(), model, budget, out, target))
 
 
 @app.command(rich_help_panel="Model")
@@ -147,23 +129,13 @@ def solve(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the frontier.", metavar="FILE.svg")
     ] = None,
-    target: Annotated[
-        str, typer.Option(help="The release, as published and patched.")
-    ] = "v2.10.0",
+    target: Both = "v2.10.0",
 ) -> None:
     """Compare the solvers on one captured knapsack."""
     from acknap.models.solve import run_solve
 
-    layout = Layout.default()
     status = run_solve(
-        layout,
-        Targets.load(layout),
-        file,
-        budget,
-        solver,
-        target,
-        explain=explain,
-        plot=plot,
+        *table(), file, budget, solver, target, explain=explain, plot=plot
     )
     sys.exit(status)
 
@@ -178,13 +150,12 @@ def check(
     """Prove that the patches apply to every release and match their sources."""
     from acknap.series.check import run_check
 
-    layout = Layout.default()
-    sys.exit(run_check(layout, Targets.load(layout), target, as_json))
+    sys.exit(run_check(*table(), target, as_json))
 
 
 @app.command(rich_help_panel="Verify")
 def compare(
-    target: Annotated[str, typer.Option(help="The release to patch.")] = "v2.10.0",
+    target: Patched = "v2.10.0",
     against: Annotated[
         str | None, typer.Option(help="The stock release, if another one.")
     ] = None,
@@ -200,9 +171,7 @@ def compare(
     """Run the suite on a stock and on a patched release and say what differs."""
     from acknap.suite.compare import run_compare
 
-    layout = Layout.default()
-    targets = Targets.load(layout)
-    sys.exit(run_compare(layout, targets, target, against, checkout, out, as_json))
+    sys.exit(run_compare(*table(), target, against, checkout, out, as_json))
 
 
 @app.command(rich_help_panel="Reproduce")
@@ -216,16 +185,12 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="A short list of points: about 3 minutes.")
     ] = False,
-    target: Annotated[
-        str, typer.Option(help="The release, as published and patched.")
-    ] = "v2.10.0",
+    target: Both = "v2.10.0",
 ) -> None:
     """Measure the published claims and ours; goes on where it was stopped."""
     from acknap.bench.run import run_bench
 
-    layout = Layout.default()
-    targets = Targets.load(layout)
-    sys.exit(run_bench(layout, targets, claims or [], target, quick=quick))
+    sys.exit(run_bench(*table(), claims or [], target, quick=quick))
 
 
 @app.command(rich_help_panel="Reproduce")
@@ -260,8 +225,7 @@ def export(
     """Rewrite patches/ from a tree, torch_overlay/ and test/functorch/."""
     from acknap.series.export import export_all
 
-    layout = Layout.default()
-    for name, changed in export_all(layout, Targets.load(layout), series, tree):
+    for name, changed in export_all(*table(), series, tree):
         print(f"patches/{name}: {'rewritten' if changed else 'unchanged'}")
 
 
@@ -273,9 +237,43 @@ def test() -> None:
     sys.exit(run_test(Layout.default()))
 
 
-app.command(rich_help_panel="Reproduce")(blocks_cli.blocks)
-app.command(rich_help_panel="Reproduce")(fuzz_cli.fuzz)
-app.add_typer(docker_cli.app, name="docker", rich_help_panel="Verify")
+@app.command(rich_help_panel="Reproduce")
+def blocks(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
+    ] = None,
+    target: Both = "v2.13.0",
+    out: Annotated[
+        Path | None, typer.Option(help="Where it goes, instead of results/.")
+    ] = None,
+) -> None:
+    """Measure live bytes if each block of a model is compiled."""
+    from acknap.models.blocks import run_blocks
+
+    sys.exit(run_blocks(*table(), target, models or [], out))
+
+
+@app.command(rich_help_panel="Reproduce")
+def fuzz(
+    programs: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    first: Annotated[int, typer.Option(min=0, help="The seed of the first one.")] = 0,
+    target: Both = "v2.10.0",
+    out: Annotated[
+        Path | None, typer.Option(help="Where it goes, instead of build/.")
+    ] = None,
+) -> None:
+    """Run random training programs, and look for plans that are wrong.
+
+    About a second a program on two cores; those that fail, and the first 500, are run
+    in stock torch, too. It goes on where it was stopped, also with more programs.
+    """
+    from acknap.suite.fuzz import run_fuzz
+
+    sys.exit(run_fuzz(*table(), target, range(first, first + programs), out))
+
+
+app.add_typer(docker.app, name="docker", rich_help_panel="Verify")
 
 
 def main() -> None:

@@ -6,18 +6,16 @@ from typing import Annotated
 
 import typer
 
-from acknap.base.layout import Layout
+from acknap.cli.options import Json, Patched, release
 from acknap.container import jobs as docker
 from acknap.container.image import Stage
 from acknap.container.jobs import Options
 from acknap.torches import environments
-from acknap.upstream.targets import Targets
 
 app = typer.Typer(
     no_args_is_help=True, help="Build and compare in a container (docker or podman)."
 )
 
-_Target = Annotated[str, typer.Option(help="The release to patch.")]
 _Stage = Annotated[Stage, typer.Option(help="The image's contents.")]
 _BaseImage = Annotated[
     str | None, typer.Option(help="Instead of a Python image.", metavar="IMAGE")
@@ -37,7 +35,7 @@ _Jobs = Annotated[int | None, typer.Option(min=1, help="Compiler processes.")]
 
 @app.command()
 def build(
-    target: _Target = "v2.10.0",
+    target: Patched = "v2.10.0",
     stage: _Stage = Stage.patched,
     base_image: _BaseImage = None,
     network: _Network = None,
@@ -46,35 +44,30 @@ def build(
     jobs: _Jobs = None,
 ) -> None:
     """Build an image and print its tag."""
-    layout = Layout.default()
     options = Options(base_image, network, repository, jobs)
     chosen = Stage.source if from_source or repository else stage
-    print(docker.build(layout, Targets.load(layout).get(target), chosen, options))
+    print(docker.build(*release(target), chosen, options))
 
 
 @app.command()
 def compare(
-    target: _Target = "v2.10.0",
+    target: Patched = "v2.10.0",
     base_image: _BaseImage = None,
     network: _Network = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Where the report goes, instead of build/docker/."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON on stdout.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run `compare` in a container with both releases."""
-    layout = Layout.default()
     options = Options(base_image, network)
-    chosen = Targets.load(layout).get(target)
-    sys.exit(docker.compare(layout, chosen, options, out, as_json))
+    sys.exit(docker.compare(*release(target), options, out, as_json))
 
 
 @app.command()
 def shell(
-    target: _Target = "v2.10.0",
+    target: Patched = "v2.10.0",
     stage: _Stage = Stage.patched,
     base_image: _BaseImage = None,
     network: _Network = None,
@@ -83,14 +76,12 @@ def shell(
     jobs: _Jobs = None,
 ) -> None:
     """Build an image and open a shell in it."""
-    layout = Layout.default()
     options = Options(base_image, network, repository, jobs)
     chosen = Stage.source if from_source or repository else stage
-    sys.exit(docker.shell(layout, Targets.load(layout).get(target), chosen, options))
+    sys.exit(docker.shell(*release(target), chosen, options))
 
 
 @app.command(hidden=True)
 def install(target: Annotated[str, typer.Argument()]) -> None:
     """Make both environments of a release: the one step of docker/Dockerfile."""
-    layout = Layout.default()
-    environments.patched(layout, Targets.load(layout).get(target))
+    environments.patched(*release(target))

@@ -1,0 +1,32 @@
+"""What the command line of several commands has in common."""
+
+from typing import Annotated
+
+import typer
+
+from acknap.base.layout import Layout
+from acknap.upstream.targets import Target, Targets
+
+Python = Annotated[
+    str | None,
+    typer.Option(
+        help="The Python, or the folder of a virtual environment, whose torch is "
+        "meant. If none: the active environment's, else the python on PATH.",
+        metavar="PATH",
+    ),
+]
+Patched = Annotated[str, typer.Option(help="The release to patch.")]
+Both = Annotated[str, typer.Option(help="The release, as published and patched.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def table() -> tuple[Layout, Targets]:
+    """The repository and its table of releases."""
+    layout = Layout.default()
+    return layout, Targets.load(layout)
+
+
+def release(name: str) -> tuple[Layout, Target]:
+    """The repository and one release."""
+    layout, targets = table()
+    return layout, targets.get(name)

@@ -1,10 +1,10 @@
 """The errors that the command line turns into one line."""
 
 
-def last_line(text: str) -> str:
-    """What a program said last, which is mostly why it failed."""
+def last_line(text: str, silent: str = "it gives no reason") -> str:
+    """What a program said last, which is mostly why it failed; else `silent`."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gives no reason"
+    return lines[-1] if lines else silent
 
 
 class HarnessError(Exception):

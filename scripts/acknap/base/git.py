@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from acknap.base.errors import HarnessError
+from acknap.base.errors import HarnessError, last_line
 
 # The committer of every commit that the harness makes: the same input gives the same
 # commit hash on every machine.
@@ -39,8 +39,7 @@ class GitError(HarnessError):
     """A git command that failed; `output` holds all that git said."""
 
     def __init__(self, command: str, stdout: str, stderr: str) -> None:
-        said = [line for line in stderr.splitlines() if line.strip()]
-        super().__init__(f"git {command}: {said[-1] if said else 'failed'}")
+        super().__init__(f"git {command}: {last_line(stderr, 'failed')}")
         self.output = f"{stdout}\n{stderr}"
 
 
@@ -75,10 +74,8 @@ def run(
             raise HarnessError(f"{repository} is not a directory") from None
         raise HarnessError("git is not on PATH: install git") from None
     if done.returncode != 0:
-        stdout, stderr = (
-            stream.decode(errors="replace") for stream in (done.stdout, done.stderr)
-        )
-        raise GitError(str(arguments[0]), stdout, stderr)
+        said = (one.decode(errors="replace") for one in (done.stdout, done.stderr))
+        raise GitError(str(arguments[0]), *said)
     return done.stdout
 
 

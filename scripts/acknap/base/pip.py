@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from acknap.base.errors import HarnessError
+from acknap.base.errors import HarnessError, last_line
 
 _CONSTRAINT = re.compile(r"The user requested \(constraint\) (.+)")
 _NO_NETWORK = re.compile(r"Retrying \(Retry\(|NameResolutionError|NewConnectionError")
@@ -28,11 +28,8 @@ def configuration() -> Mapping[str, str]:
 
 def setting(name: str) -> str | None:
     """The value that `pip install` uses for an option: `index-url`, `cert`."""
-    for section in (":env:", "install", "global"):
-        value = configuration().get(f"{section}.{name}")
-        if value:
-            return value
-    return None
+    keys = (f"{section}.{name}" for section in (":env:", "install", "global"))
+    return next(filter(None, map(configuration().get, keys)), None)
 
 
 def install(python: Path, requirements: Path, log: Path, lock: int) -> None:
@@ -81,8 +78,7 @@ def _run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> No
 
 def _reason(output: str) -> str:
     """Say in one line why pip failed."""
-    held_back = _CONSTRAINT.search(output)
-    if held_back:
+    if held_back := _CONSTRAINT.search(output):
         return (
             f"pip is held to {held_back.group(1)} by {_constraint_setting()}: remove "
             "that setting and run the command again"
@@ -91,9 +87,8 @@ def _reason(output: str) -> str:
         return "the disk is full: make room or set ACKNAP_BUILD to another disk"
     if _NO_NETWORK.search(output):
         return "the package index does not answer: check the network"
-    said = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in said if line.startswith("ERROR")]
-    return f"pip failed: {(errors or said or ['no output'])[-1]}"
+    errors = "\n".join(re.findall("^ *ERROR.*", output, re.MULTILINE))
+    return f"pip failed: {last_line(errors or output, 'no output')}"
 
 
 def _constraint_setting() -> str:

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Mapping
@@ -12,9 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from acknap.base.errors import HarnessError
 from acknap.base.progress import working
@@ -137,31 +133,16 @@ def _pytest(
         ) as process,
     ):
         try:
-            _show_progress(process, log, f"Suite on {label(environment)}")
+            with working(f"Suite on {label(environment)}") as show:
+                while process.poll() is None:
+                    # The counts serve the display alone.
+                    if counts := COUNTS.findall(log.read_bytes()):
+                        show(completed=int(counts[-1][0]), total=int(counts[-1][1]))
+                    time.sleep(0.2)
         except BaseException:
             process.kill()
             raise
     return process.returncode
-
-
-def _show_progress(process: subprocess.Popen[bytes], log: Path, what: str) -> None:
-    """Follow a run until it ends: a bar on a terminal, plain lines elsewhere.
-
-    The counts come from the log and serve the display alone.
-    """
-    if not sys.stderr.isatty():
-        with working(what):
-            process.wait()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as display:
-        task = display.add_task(what, total=None)
-        while process.poll() is None:
-            counts = COUNTS.findall(log.read_bytes())
-            if counts:
-                done, total = map(int, counts[-1])
-                display.update(task, completed=done, total=total)
-            time.sleep(0.2)
 
 
 def _hashes(folder: Path, leave_out: Collection[str]) -> dict[str, str]:

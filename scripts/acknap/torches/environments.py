@@ -24,6 +24,7 @@ from acknap.base.venv import Venv, require_requirements
 from acknap.series import tree
 from acknap.series.patches import Series, added_files, load, new_files, source_of
 from acknap.upstream import pristine, state
+from acknap.upstream.state import Blobs
 from acknap.upstream.targets import Target
 
 # What a release takes on disk: on Linux the index brings a CUDA build.
@@ -42,7 +43,7 @@ class Environment:
     target: Target
     kind: Literal["stock", "patched"]
     venv: Venv
-    files: state.Blobs
+    files: Blobs
 
     @property
     def python(self) -> Path:
@@ -59,10 +60,13 @@ def stock(layout: Layout, target: Target) -> Environment:
     Raises:
         HarnessError: it cannot be made, or its files are not those of the release.
     """
-    _require_python(target)
-    environment = Environment(
-        target, "stock", _venv(layout, target, "stock"), _torch_files(target.before)
-    )
+    version = ".".join(map(str, sys.version_info[:3]))
+    if version not in SpecifierSet(target.requires_python):
+        raise HarnessError(
+            f"{target.name} needs Python {target.requires_python}, the harness runs on "
+            f"{version}: put such a Python first on PATH and remove build/harness-venv"
+        )
+    environment = _environment(layout, target, "stock", target.before)
     with _locked(layout, target) as lock:
         _make_stock(layout, environment, lock)
     return environment
@@ -78,17 +82,19 @@ def patched(layout: Layout, target: Target) -> Environment:
     original = stock(layout, target)
     series = load(layout, target.series)
     _require_sources(layout, target, series)
-    files = _torch_files(state.expected(target, series.added, "patched"))
-    environment = Environment(
-        target, "patched", _venv(layout, target, "patched"), files
-    )
+    files = state.expected(target, series.added, "patched")
+    environment = _environment(layout, target, "patched", files)
     with _locked(layout, target):
         _make_patched(original, environment, series)
     return environment
 
 
-def _torch_files(files: state.Blobs) -> state.Blobs:
-    return {path: blob for path, blob in files.items() if path.startswith("torch/")}
+def _environment(
+    layout: Layout, target: Target, kind: Literal["stock", "patched"], files: Blobs
+) -> Environment:
+    made = Venv(layout.build / "env" / f"{target.release}-{kind}")
+    files = {path: blob for path, blob in files.items() if path.startswith("torch/")}
+    return Environment(target, kind, made, files)
 
 
 def _make_stock(layout: Layout, environment: Environment, lock: int) -> None:
@@ -98,18 +104,27 @@ def _make_stock(layout: Layout, environment: Environment, lock: int) -> None:
     complete = made.stamp == wanted
     if not complete:
         made.install(layout, requirements, f"torch {target.release}", _SIZE, lock)
-    _verify_stock(environment)
+    _released(environment)
     if not complete:
         made.complete(wanted)
 
 
-def _verify_stock(environment: Environment) -> None:
+def _released(environment: Environment) -> dict[str, bytes]:
+    """The files of a stock environment that its series works on, verified."""
     target, folder = environment.target, environment.venv.folder
     advice = f"remove {folder} and run the command again"
-    files = _read(environment, target.files, advice)
+    files = {}
+    for path in (*target.files, pristine.VERSION):
+        try:
+            files[path] = (environment.site_packages / path).read_bytes()
+        except FileNotFoundError:
+            raise HarnessError(
+                f"{environment.site_packages} has no {path}: {advice}"
+            ) from None
+    version = files.pop(pristine.VERSION)
     pristine.verify(target, files, f"the environment {folder}", advice)
-    version = _read(environment, [pristine.VERSION], advice)[pristine.VERSION]
     pristine.verify_commit(target, version, f"the torch in {folder}", advice)
+    return files
 
 
 def _make_patched(
@@ -122,14 +137,20 @@ def _make_patched(
     found = state.blobs(made.site_packages, environment.files)
     if known and state.differing(found, environment.files) is None:
         return
-    target = original.target
-    released = _read(original, target.files, "remove the environment")
-    contents = tree.patched_files(target, released, series)
+    contents = tree.patched_files(original.target, _released(original), series)
     made.incomplete()
     if stamp.get("stock") != wanted["stock"]:
         made.create()
         with working(f"Linking {made.folder.name}"):
-            _link_tree(original.site_packages, made.site_packages)
+            # Compiled files come along: Python takes one only if it fits its source's
+            # time and size, and replaces it by rename.
+            shutil.copytree(
+                original.site_packages,
+                made.site_packages,
+                symlinks=True,
+                copy_function=link,
+                dirs_exist_ok=True,
+            )
     _replace(original, environment, contents, {*stamp.get("files", ())} - {*contents})
     made.complete({**wanted, "files": sorted(contents)})
 
@@ -152,7 +173,7 @@ def _replace(
         file = environment.site_packages / path
         for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
             compiled.unlink()
-    _verify_stock(original)
+    _released(original)
 
 
 def _require_sources(layout: Layout, target: Target, series: Series) -> None:
@@ -165,42 +186,6 @@ def _require_sources(layout: Layout, target: Target, series: Series) -> None:
                 f"{path} is not in its source as the patches of {target.series} add "
                 "it: run `./scripts/harness export`"
             )
-
-
-def _link_tree(source: Path, destination: Path) -> None:
-    # Compiled files come along: Python takes one only if it fits its source's time
-    # and size, and replaces it by rename.
-    destination.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(
-        source, destination, symlinks=True, copy_function=link, dirs_exist_ok=True
-    )
-
-
-def _require_python(target: Target) -> None:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if version not in SpecifierSet(target.requires_python):
-        raise HarnessError(
-            f"{target.name} needs Python {target.requires_python}, the harness runs on "
-            f"{version}: put such a Python first on PATH and remove build/harness-venv"
-        )
-
-
-def _venv(layout: Layout, target: Target, kind: Literal["stock", "patched"]) -> Venv:
-    return Venv(layout.build / "env" / f"{target.release}-{kind}")
-
-
-def _read(
-    environment: Environment, paths: list[str] | tuple[str, ...], advice: str
-) -> dict[str, bytes]:
-    files = {}
-    for path in paths:
-        try:
-            files[path] = (environment.site_packages / path).read_bytes()
-        except FileNotFoundError:
-            raise HarnessError(
-                f"{environment.site_packages} has no {path}: {advice}"
-            ) from None
-    return files
 
 
 def _locked(layout: Layout, target: Target) -> AbstractContextManager[int]:

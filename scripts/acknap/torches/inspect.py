@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from acknap.base.errors import HarnessError
+from acknap.base.errors import HarnessError, last_line
 from acknap.base.layout import INSIDE
 from acknap.torches.environments import Environment
 from acknap.torches.worker import clean_variables
@@ -63,8 +63,8 @@ def inspect(environment: Environment, imports: Iterable[Import] = ()) -> Interpr
         )
     where = label(environment)
     if result.returncode:
-        lines = result.stderr.strip().splitlines() or ["no message"]
-        raise HarnessError(f"{where}: cannot be inspected: {lines[-1]}")
+        said = last_line(result.stderr, "no message")
+        raise HarnessError(f"{where}: cannot be inspected: {said}")
     try:
         answer = json.loads(result.stdout)
         faults = {Import(*row[:2]): row[2] for row in answer.pop("faults")}

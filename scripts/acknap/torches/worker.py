@@ -88,6 +88,12 @@ class Worker:
         scratch = Path(
             self._stack.enter_context(tempfile.TemporaryDirectory(prefix="acknap-"))
         )
+        # Without one thread the libraries choose.
+        variables = {
+            name: value
+            for name, value in clean_variables(scratch).items()
+            if name not in ONE_THREAD
+        } | (ONE_THREAD if self._one_thread else {})
         self._errors = (scratch / "stderr").open("w+b")
         self._stack.callback(self._errors.close)
         self._process = subprocess.Popen(
@@ -96,7 +102,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=scratch,
-            env=_variables(scratch, self._one_thread),
+            env=variables,
         )
         self._stack.callback(self._process.wait)
         self._stack.callback(self._process.kill)
@@ -125,8 +131,11 @@ class Worker:
                     raise BrokenPipeError
                 line += chunk
         except BrokenPipeError:
-            status, said = self._process.wait(), self._said()
+            status = self._process.wait()
+            self._errors.seek(0)
+            output = self._errors.read().decode(errors="replace")
             self._restart()
+            said = last_line(output, "no message")
             raise WorkerError("Died", f"exit status {status}: {said}") from None
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
@@ -140,11 +149,6 @@ class Worker:
     def _restart(self) -> None:
         self.close()
         self._start()
-
-    def _said(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "no message"
 
 
 def run_workers(commands: Mapping[Path, Sequence[str | Path]]) -> None:
@@ -174,11 +178,3 @@ def run_workers(commands: Mapping[Path, Sequence[str | Path]]) -> None:
         if status:
             said = last_line(log.read_text(errors="replace"))
             raise HarnessError(f"{said} (exit status {status}; log: {log})")
-
-
-def _variables(scratch: Path, one_thread: bool) -> dict[str, str]:
-    """Return a worker's variables; without one thread the libraries choose."""
-    variables = clean_variables(scratch)
-    for name in ONE_THREAD:
-        variables.pop(name, None)
-    return variables | (ONE_THREAD if one_thread else {})

@@ -1,7 +1,9 @@
 """The files of a release as PyTorch published them, verified by blob id."""
 
 import re
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from acknap.base import git
@@ -28,10 +30,7 @@ def read(
     """
     if checkout is not None:
         return _from_checkout(target, checkout)
-    cached = _from_cache(layout, target)
-    if cached is not None:
-        return cached
-    return _from_wheel(layout, target)
+    return _from_cache(layout, target) or _from_wheel(layout, target)
 
 
 def verify(
@@ -63,28 +62,38 @@ def commit_of(version: bytes) -> str | None:
     return match.group(1) if match else None
 
 
+def read_archive(
+    archive: zipfile.ZipFile, paths: Iterable[str], source: str
+) -> dict[str, bytes]:
+    """Files of a wheel.
+
+    Raises:
+        HarnessError: it does not have one of them.
+    """
+    try:
+        return {path: archive.read(path) for path in paths}
+    except KeyError as error:
+        raise HarnessError(f"{source}: {error.args[0]}") from None
+
+
 def _from_cache(layout: Layout, target: Target) -> dict[str, bytes] | None:
     """The cached files, or None if one is missing, changed, or cannot be verified."""
     directory = layout.build / "pristine" / target.release
-    files = {}
-    for path in target.files:
-        try:
-            files[path] = (directory / path).read_bytes()
-        except OSError:
-            return None
-        if git.blob_id(files[path]) != target.before.get(path):
-            return None
-    return files
+    with suppress(OSError):
+        files = {path: (directory / path).read_bytes() for path in target.files}
+        ids = {path: git.blob_id(content) for path, content in files.items()}
+        if ids == {path: target.before.get(path) for path in files}:
+            return files
+    return None
 
 
 def _from_wheel(layout: Layout, target: Target) -> dict[str, bytes]:
-    from acknap.upstream.wheel_reader import (
-        read_from_wheel,  # slow to import, seldom needed
-    )
+    from acknap.upstream import wheel_reader  # slow to import, seldom needed
 
     scratch = layout.build / "pristine"
     with working(f"Reading files of torch {target.release} from the package index"):
-        files = read_from_wheel(target.release, (*target.files, VERSION), scratch)
+        paths = (*target.files, VERSION)
+        files = wheel_reader.read_from_wheel(target.release, paths, scratch)
     source = f"the wheel of torch {target.release}"
     advice = "pip's index-url has to name an index with PyTorch's own wheels"
     version = files.pop(VERSION)

@@ -4,15 +4,15 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from acknap.base.errors import HarnessError
 from acknap.base.files import write_atomic
 from acknap.base.layout import Layout
 
+_NAME = "targets.toml"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -69,7 +69,7 @@ class Targets:
     @classmethod
     def load(cls, layout: Layout) -> "Targets":
         """Read and check patches/targets.toml."""
-        path = _path(layout)
+        path = layout.patches / _NAME
         shown = layout.relative(path)
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ class Targets:
             raise HarnessError(f"there is no {shown}") from None
         except KeyError as error:
             raise HarnessError(f"{shown}: no key {error}") from None
-        except (tomllib.TOMLDecodeError, InvalidSpecifier, ValueError) as error:
+        except ValueError as error:
             raise HarnessError(f"{shown}: {error}") from None
         loaded = cls(targets, series)
         for one in series.values():
@@ -123,18 +123,16 @@ def save_blobs(
     """Write `before` and `after` of some targets; return whether anything changed."""
     import tomlkit  # only export writes the table
 
-    path = _path(layout)
+    path = layout.patches / _NAME
     text = path.read_text(encoding="utf-8")
     document: Any = tomlkit.parse(text)
     for target, before, after in blobs:
         table = document["targets"][target.name]
         for key, ids in (("before", before), ("after", after)):
-            if key not in table:
-                table.add(key, tomlkit.table())
-            for file in set(table[key]) - set(ids):
-                del table[key][file]
-            for file in sorted(ids):
-                table[key][file] = ids[file]
+            written = table.setdefault(key, tomlkit.table())
+            for file in set(written) - set(ids):
+                del written[file]
+            written.update(sorted(ids.items()))
     changed = tomlkit.dumps(document).rstrip("\n") + "\n"
     if changed != text:
         write_atomic(path, changed.encode())
@@ -181,7 +179,3 @@ def _target(
         after=table.get("after", {}),
         files=series[table["series"]].files,
     )
-
-
-def _path(layout: Layout) -> Path:
-    return layout.patches / "targets.toml"

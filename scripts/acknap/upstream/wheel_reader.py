@@ -1,7 +1,6 @@
 """Read single files of a release's wheel from the package index that pip uses."""
 
 import functools
-import hashlib
 import threading
 import zipfile
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 from pypi_simple import (
     PYPI_SIMPLE_ENDPOINT,
+    DigestMismatchError,
     DistributionPackage,
     NoSuchProjectError,
     PyPISimple,
@@ -27,8 +27,10 @@ from acknap.base import pip
 from acknap.base.errors import HarnessError
 from acknap.base.files import require_space
 from acknap.base.progress import working
+from acknap.upstream.pristine import read_archive
 
 _TIMEOUT = 30.0
+_NO_ANSWER = (requests.RequestException, RemoteZipError, UnsupportedContentTypeError)
 _listing = threading.Lock()
 
 
@@ -52,16 +54,12 @@ def read_from_wheel(
         with _session() as session:
             try:
                 with RemoteZip(wheel.url, session=session, timeout=_TIMEOUT) as archive:
-                    return _read(archive, paths, wheel.filename)
+                    return read_archive(archive, paths, wheel.filename)
             except RangeNotSupported:
                 return _read_whole(session, wheel, paths, scratch)
     except NoSuchProjectError:
         raise HarnessError(f"the package index {_index()} has no torch") from None
-    except (
-        requests.RequestException,
-        RemoteZipError,
-        UnsupportedContentTypeError,
-    ) as error:
+    except _NO_ANSWER as error:
         raise HarnessError(
             f"the package index {_index()} gives no answer that can be used "
             f"({_reason(error)}): check the network and pip's index-url"
@@ -101,49 +99,27 @@ def _read_whole(
     scratch: Path,
 ) -> dict[str, bytes]:
     require_space(scratch, wheel.size or 1_000_000_000, f"reading {wheel.filename}")
-    scratch.mkdir(parents=True, exist_ok=True)
     local = scratch / f"{wheel.filename}.part"
-    digest = hashlib.sha256()
-    message = (
-        f"Reading the whole of {wheel.filename}: the index serves no parts of files"
-    )
+    name, verify = wheel.filename, "sha256" in wheel.digests
     try:
-        with (
-            working(message),
-            session.get(wheel.url, stream=True, timeout=_TIMEOUT) as response,
-            local.open("wb") as file,
+        with working(
+            f"Reading the whole of {name}: the index serves no parts of files"
         ):
-            response.raise_for_status()
-            for chunk in response.iter_content(1 << 20):
-                digest.update(chunk)
-                file.write(chunk)
-        wanted = wheel.digests.get("sha256", digest.hexdigest())
-        if digest.hexdigest() != wanted:
-            raise HarnessError(
-                f"{wheel.filename} arrived damaged: run the command again"
-            )
+            client = PyPISimple(session=session)
+            client.download_package(wheel, local, verify=verify, timeout=_TIMEOUT)
         with zipfile.ZipFile(local) as archive:
-            return _read(archive, paths, wheel.filename)
+            return read_archive(archive, paths, name)
+    except DigestMismatchError:
+        raise HarnessError(f"{name} arrived damaged: run the command again") from None
     finally:
         local.unlink(missing_ok=True)
 
 
-def _read(
-    archive: zipfile.ZipFile, paths: Iterable[str], filename: str
-) -> dict[str, bytes]:
-    try:
-        return {path: archive.read(path) for path in paths}
-    except KeyError as error:
-        raise HarnessError(f"{filename}: {error.args[0]}") from None
-
-
 def _session() -> requests.Session:
     session = requests.Session()
-    adapter = HTTPAdapter(
-        max_retries=Retry(total=2, backoff_factor=0.3, status_forcelist=(502, 503, 504))
-    )
-    session.mount("https://", adapter)
-    session.mount("http://", adapter)
+    retry = Retry(total=2, backoff_factor=0.3, status_forcelist=(502, 503, 504))
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(max_retries=retry))
     session.verify = pip.setting("cert") or True
     return session
 

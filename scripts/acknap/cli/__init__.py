@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
@@ -23,16 +24,13 @@ _INTERRUPTED = 130
 
 @app.command(rich_help_panel="Apply")
 def apply(
-    target: Annotated[str, typer.Argument(help="A release: v2.10.0.")],
+    target: Annotated[str, Argument(help="A release: v2.10.0.")],
     directory: Annotated[
         Path,
-        typer.Argument(
-            help="A new directory, or a PyTorch git checkout.", metavar="DIR"
-        ),
+        Argument(help="A new directory, or a PyTorch git checkout.", metavar="DIR"),
     ],
     checkout: Annotated[
-        Path | None,
-        typer.Option(help="Take the released files from this PyTorch checkout."),
+        Path | None, Option(help="Take the released files from this PyTorch checkout.")
     ] = None,
 ) -> None:
     """Make a small git tree with the series on top, or patch a PyTorch checkout."""
@@ -70,7 +68,7 @@ def wheel(
     target: Patched = "v2.10.0",
     source: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--from",
             help="Patch this wheel, instead of the one that pip would install for "
             "the harness's Python.",
@@ -79,7 +77,7 @@ def wheel(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where it goes, instead of build/wheels.", metavar="DIR"),
+        Option(help="Where it goes, instead of build/wheels.", metavar="DIR"),
     ] = None,
 ) -> None:
     """Write a wheel of a release with the series in it."""
@@ -92,20 +90,17 @@ def wheel(
 def capture(
     model: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="decoder, encoder, convnet, moe, module:function, "
             "or transformers:NAME?option=value&..."
         ),
     ],
     budget: Annotated[
-        str | None,
-        typer.Option(help="Also part the graph at these budgets: 0.1,0.25,0.5."),
+        str | None, Option(help="Also part the graph at these budgets: 0.1,0.25,0.5.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the files.")] = Path(
-        "captured"
-    ),
+    out: Annotated[Path, Option(help="The folder for the files.")] = Path("captured"),
     target: Annotated[
-        str, typer.Option(help="The release whose partitioner is asked.")
+        str, Option(help="The release whose partitioner is asked.")
     ] = "v2.10.0",
 ) -> None:
     """Record the knapsacks that the partitioner states for a model."""
@@ -117,17 +112,15 @@ def capture(
 @app.command(rich_help_panel="Model")
 def solve(
     file: Annotated[
-        Path, typer.Argument(help="What capture wrote.", metavar="INSTANCE.json")
+        Path, Argument(help="What capture wrote.", metavar="INSTANCE.json")
     ],
-    budget: Annotated[str, typer.Option(help="Such as 0.1,0.25,0.5.")],
-    solver: Annotated[
-        str | None, typer.Option(help="Such as dp,stock.ilp,exact.")
-    ] = None,
+    budget: Annotated[str, Option(help="Such as 0.1,0.25,0.5.")],
+    solver: Annotated[str | None, Option(help="Such as dp,stock.ilp,exact.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print the optimal plan by operator.")
+        bool, Option("--explain", help="Print the optimal plan by operator.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the frontier.", metavar="FILE.svg")
+        Path | None, Option(help="Draw the frontier.", metavar="FILE.svg")
     ] = None,
     target: Both = "v2.10.0",
 ) -> None:
@@ -143,7 +136,7 @@ def solve(
 @app.command(rich_help_panel="Verify")
 def check(
     target: Annotated[
-        str | None, typer.Option(help="Only this release, instead of all.")
+        str | None, Option(help="Only this release, instead of all.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -157,14 +150,14 @@ def check(
 def compare(
     target: Patched = "v2.10.0",
     against: Annotated[
-        str | None, typer.Option(help="The stock release, if another one.")
+        str | None, Option(help="The stock release, if another one.")
     ] = None,
     checkout: Annotated[
         Path | None,
-        typer.Option(help="Also run upstream's own tests from this PyTorch checkout."),
+        Option(help="Also run upstream's own tests from this PyTorch checkout."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where the report goes, instead of results/.")
+        Path | None, Option(help="Where the report goes, instead of results/.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -178,12 +171,12 @@ def compare(
 def bench(
     claims: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             help="Names in benchmarks/claims.toml; all if none.", metavar="[CLAIM]..."
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A short list of points: about 3 minutes.")
+        bool, Option("--quick", help="A short list of points: about 3 minutes.")
     ] = False,
     target: Both = "v2.10.0",
 ) -> None:
@@ -197,7 +190,7 @@ def bench(
 def report(
     name: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="bench or bench-quick, under results/; the newest if none.",
             metavar="[NAME]",
         ),
@@ -213,13 +206,13 @@ def report(
 def export(
     tree: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             help="An edited tree made by apply. Without it, only new files count.",
             metavar="[DIR]",
         ),
     ] = None,
     series: Annotated[
-        str | None, typer.Option(help="Only this series: v2.10.", metavar="NAME")
+        str | None, Option(help="Only this series: v2.10.", metavar="NAME")
     ] = None,
 ) -> None:
     """Rewrite patches/ from a tree, torch_overlay/ and test/functorch/."""
@@ -241,11 +234,11 @@ def test() -> None:
 def blocks(
     models: Annotated[
         list[str] | None,
-        typer.Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
+        Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
     ] = None,
     target: Both = "v2.13.0",
     out: Annotated[
-        Path | None, typer.Option(help="Where it goes, instead of results/.")
+        Path | None, Option(help="Where it goes, instead of results/.")
     ] = None,
 ) -> None:
     """Measure live bytes if each block of a model is compiled."""
@@ -256,11 +249,11 @@ def blocks(
 
 @app.command(rich_help_panel="Reproduce")
 def fuzz(
-    programs: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
-    first: Annotated[int, typer.Option(min=0, help="The seed of the first one.")] = 0,
+    programs: Annotated[int, Option(min=1, help="How many.")] = 100,
+    first: Annotated[int, Option(min=0, help="The seed of the first one.")] = 0,
     target: Both = "v2.10.0",
     out: Annotated[
-        Path | None, typer.Option(help="Where it goes, instead of build/.")
+        Path | None, Option(help="Where it goes, instead of build/.")
     ] = None,
 ) -> None:
     """Run random training programs, and look for plans that are wrong.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from acknap.cli.options import Json, Patched, release
 from acknap.container import jobs as docker
@@ -16,21 +17,20 @@ app = typer.Typer(
     no_args_is_help=True, help="Build and compare in a container (docker or podman)."
 )
 
-_Stage = Annotated[Stage, typer.Option(help="The image's contents.")]
+_Stage = Annotated[Stage, Option(help="The image's contents.")]
 _BaseImage = Annotated[
-    str | None, typer.Option(help="Instead of a Python image.", metavar="IMAGE")
+    str | None, Option(help="Instead of a Python image.", metavar="IMAGE")
 ]
 _Network = Annotated[
-    str | None, typer.Option(help="The build's network, such as host.", metavar="NAME")
+    str | None, Option(help="The build's network, such as host.", metavar="NAME")
 ]
 _FromSource = Annotated[
-    bool, typer.Option("--from-source", help="Compile torch: --stage source.")
+    bool, Option("--from-source", help="Compile torch: --stage source.")
 ]
 _Repository = Annotated[
-    str | None,
-    typer.Option(help="Compile this checkout or git URL.", metavar="DIR|URL"),
+    str | None, Option(help="Compile this checkout or git URL.", metavar="DIR|URL")
 ]
-_Jobs = Annotated[int | None, typer.Option(min=1, help="Compiler processes.")]
+_Jobs = Annotated[int | None, Option(min=1, help="Compiler processes.")]
 
 
 @app.command()
@@ -55,8 +55,7 @@ def compare(
     base_image: _BaseImage = None,
     network: _Network = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Where the report goes, instead of build/docker/."),
+        Path | None, Option(help="Where the report goes, instead of build/docker/.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -82,6 +81,6 @@ def shell(
 
 
 @app.command(hidden=True)
-def install(target: Annotated[str, typer.Argument()]) -> None:
+def install(target: Annotated[str, Argument()]) -> None:
     """Make both environments of a release: the one step of docker/Dockerfile."""
     environments.patched(*release(target))

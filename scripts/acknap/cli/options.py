@@ -2,22 +2,22 @@
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from acknap.base.layout import Layout
 from acknap.upstream.targets import Target, Targets
 
 Python = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="The Python, or the folder of a virtual environment, whose torch is "
         "meant. If none: the active environment's, else the python on PATH.",
         metavar="PATH",
     ),
 ]
-Patched = Annotated[str, typer.Option(help="The release to patch.")]
-Both = Annotated[str, typer.Option(help="The release, as published and patched.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Patched = Annotated[str, Option(help="The release to patch.")]
+Both = Annotated[str, Option(help="The release, as published and patched.")]
+Json = Annotated[bool, Option("--json", help="Print JSON on stdout.")]
 
 
 def table() -> tuple[Layout, Targets]:

@@ -3,6 +3,10 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 Cells = Sequence[str]
 
 
@@ -20,6 +24,23 @@ def table(header: Cells, rows: Iterable[Cells], *, numbers: bool = False) -> str
     line = ("---", *(("---:" if numbers else "---") for _ in header[1:]))
     lines = (header, line, *rows)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def print_table(
+    console: Console,
+    header: Cells,
+    rows: Iterable[Cells],
+    *,
+    title: str | None = None,
+    numbers: bool = False,
+) -> None:
+    """Print a table, with a line below its header on a terminal; else as `table`."""
+    shown = Table(title=title, box=box.SIMPLE_HEAD if console.is_terminal else None)
+    for index, cell in enumerate(header):
+        shown.add_column(cell, justify="right" if numbers and index else "left")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
 
 
 def code(text: str) -> str:

@@ -1,6 +1,7 @@
 """What two runs of one suite say: a category per test, and whether that is fine."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -85,12 +86,11 @@ def solver_of(test: str) -> str:
     return OTHER
 
 
-def counts(table: Iterable[Row]) -> dict[str, dict[str, int]]:
+def counts(table: Iterable[Row]) -> dict[str, Counter[str]]:
     """Count a table's rows, per solver and category."""
-    result: dict[str, dict[str, int]] = {}
+    result: dict[str, Counter[str]] = {}
     for row in table:
-        per_category = result.setdefault(row.solver, {})
-        per_category[row.category] = per_category.get(row.category, 0) + 1
+        result.setdefault(row.solver, Counter())[row.category] += 1
     return dict(sorted(result.items()))
 
 
@@ -122,22 +122,15 @@ def _category(
         return Category.BROKEN
     if patched is None or (stock is None and file not in new_files):
         return Category.MISSING
-    if stock is None:
-        return _category_without_stock(patched)
     if patched.bad:
-        regressed = stock.status is Status.PASSED
+        regressed = stock is not None and stock.status is Status.PASSED
         return Category.REGRESSED if regressed else Category.STILL_FAILING
+    if stock is None:
+        skipped = patched.status is Status.SKIPPED
+        return Category.SKIPPED if skipped else Category.NOT_IN_STOCK
     if stock.status is Status.SKIPPED:
         return Category.SKIPPED
     if patched.status is Status.SKIPPED:
         # It ran on stock: a skip must not hide what it would say now.
         return Category.MISSING
     return Category.FIXED if stock.bad else Category.KEPT
-
-
-def _category_without_stock(patched: Outcome) -> Category:
-    if patched.bad:
-        return Category.STILL_FAILING
-    if patched.status is Status.SKIPPED:
-        return Category.SKIPPED
-    return Category.NOT_IN_STOCK

@@ -2,9 +2,8 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -14,51 +13,15 @@ from acknap.base.files import require_folder
 from acknap.base.layout import Layout
 from acknap.series.patches import load
 from acknap.suite import categories, fixed, new_files, report, run
-from acknap.suite.categories import Row
 from acknap.suite.report import Comparison
-from acknap.suite.run import SuiteRun
 from acknap.torches import environments
 from acknap.torches.environments import Environment
-from acknap.torches.inspect import Import, Interpreter, inspect
+from acknap.torches.inspect import Interpreter, inspect
 from acknap.upstream.targets import Targets
 
 # Upstream's own tests of activation checkpointing, in a checkout.
 UPSTREAM_TESTS = "test/functorch/test_ac*.py"
 UPSTREAM = "upstream"
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two environments, inspected."""
-
-    environment: Environment
-    interpreter: Interpreter
-
-    @classmethod
-    def of(cls, environment: Environment, imports: Iterable[Import]) -> "Side":
-        """Inspect an environment, and try what a suite imports."""
-        return cls(environment, inspect(environment, imports))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The two sides of a comparison."""
-
-    stock: Side
-    patched: Side
-    series: list[str]  # the files of torch/ that the series adds or touches
-    out: Path
-
-
-@dataclass(frozen=True)
-class SuiteResult:
-    """One suite on both sides."""
-
-    name: str
-    runs: tuple[SuiteRun, SuiteRun]
-    new_files: dict[str, list[str]]
-    rows: list[Row]
-    faults: list[str]
 
 
 def run_compare(
@@ -89,76 +52,60 @@ def run_compare(
     """
     patched, stock = targets.get(target), targets.get(against or target)
     name = f"compare-{patched.name}-against-{stock.name}"
-    folder = out or layout.results / name
+    folder, logs = out or layout.results / name, layout.build / name
     require_folder(folder)
     claimed = fixed.load(layout.suite.parent / "fixed.toml")
+    command = _command(patched.name, stock.name, checkout)
+    comparison = Comparison(patched.name, stock.name, command)
     with _upstream_suite(layout, checkout) as upstream:
         suites = {"suite": layout.suite} | ({UPSTREAM: upstream} if upstream else {})
         found = [new_files.of_suite(path) for path in suites.values()]
         every = {one for suite in found for wanted in suite.values() for one in wanted}
-        pair = Pair(
-            Side.of(environments.stock(layout, stock), every),
-            Side.of(environments.patched(layout, patched), every),
-            load(layout, patched.series).touched,
-            layout.build / name,
-        )
-        results = [_run_suite(pair, path, suite) for suite, path in suites.items()]
-    rows = [row for result in results for row in result.rows]
-    comparison = Comparison(
-        target=patched.name,
-        against=stock.name,
-        command=_command(patched.name, stock.name, checkout),
-        runs=tuple((result.name, run) for result in results for run in result.runs),
-        new_files={
-            file: lacking
-            for result in results
-            for file, lacking in result.new_files.items()
-        },
-        rows=tuple(rows),
-        problems=(
-            *(fault for result in results for fault in result.faults),
-            *fixed.broken(claimed, rows),
-        ),
-    )
+        made = environments.stock(layout, stock), environments.patched(layout, patched)
+        sides = [(one, inspect(one, every)) for one in made]
+        series = load(layout, patched.series).touched
+        for suite, path in suites.items():
+            _add_suite(comparison, sides, series, path, logs / suite)
+    comparison.problems += fixed.broken(claimed, comparison.rows)
     report.write(comparison, folder)
     if as_json:
         print(report.as_json(comparison), end="")
     else:
         report.print_summary(comparison, Console())
         print(f"Report: {layout.relative(folder / 'compare.md')}")
-        print(f"Logs: {layout.relative(pair.out)}")
+        print(f"Logs: {layout.relative(logs)}")
     return 1 if comparison.problems else 0
 
 
-def _run_suite(pair: Pair, folder: Path, name: str) -> SuiteResult:
-    """Run a suite on stock, but for what stock cannot have, then on patched."""
-    new = new_files.new_files(
-        new_files.of_suite(folder),
-        pair.stock.interpreter.faults,
-        pair.patched.interpreter.faults,
-        pair.series,
-    )
+def _add_suite(
+    comparison: Comparison,
+    sides: Sequence[tuple[Environment, Interpreter]],
+    series: Collection[str],
+    suite: Path,
+    logs: Path,
+) -> None:
+    """Run a suite on stock, but for what stock cannot have, then on patched.
+
+    Args:
+        comparison: What the runs are added to.
+        sides: Stock and patched.
+        series: The files of torch/ that the series adds or touches.
+        suite: The folder with the tests.
+        logs: The folder for what pytest says; it has the suite's name.
+    """
+    before, after = (found.faults for _, found in sides)
+    new = new_files.new_files(new_files.of_suite(suite), before, after, series)
     stock, patched = (
-        run.run(
-            side.environment,
-            side.interpreter,
-            folder,
-            pair.out / name / side.environment.kind,
-            leave_out=left_out,
-            quiet=True,
-        )
-        for side, left_out in ((pair.stock, new), (pair.patched, ()))
+        run.run(*side, suite, logs / side[0].kind, leave_out=left_out, quiet=True)
+        for side, left_out in zip(sides, (new, ()), strict=True)
     )
-    own = name != UPSTREAM
+    own = logs.name != UPSTREAM
     prefix = "" if own else f"{UPSTREAM}/"
     rows = categories.rows(stock.outcomes, patched.outcomes, new, prefix)
-    return SuiteResult(
-        name,
-        (stock, patched),
-        {prefix + file: lacking for file, lacking in new.items()},
-        rows,
-        categories.faults(rows, own=own),
-    )
+    comparison.runs += [(logs.name, stock), (logs.name, patched)]
+    comparison.new_files |= {prefix + file: names for file, names in new.items()}
+    comparison.rows += rows
+    comparison.problems += categories.faults(rows, own=own)
 
 
 @contextmanager

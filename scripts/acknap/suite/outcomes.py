@@ -76,12 +76,10 @@ def _parse(xml: Path, where: str) -> dict[str, Outcome]:
             test, outcome = _test_id(case), _outcome(case)
             # A test that fails and then errs in its teardown is written twice.
             seen = outcomes.get(test, outcome)
-            outcomes[test] = max(seen, outcome, key=_badness)
+            outcomes[test] = max(
+                seen, outcome, key=lambda one: list(Status).index(one.status)
+            )
     return outcomes
-
-
-def _badness(outcome: Outcome) -> int:
-    return list(Status).index(outcome.status)
 
 
 def _test_id(case: TestCase) -> str:

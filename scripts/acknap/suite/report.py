@@ -2,28 +2,25 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from acknap.base.files import write_atomic
-from acknap.base.text import Cells, code, table
+from acknap.base.text import Cells, code, print_table, table
 from acknap.suite import categories
 from acknap.suite.categories import Category, Row
 from acknap.suite.run import SuiteRun
-from acknap.torches.inspect import Interpreter
 
 LONGEST_MESSAGE = 200  # characters, in the Markdown; the JSON has all of it
 
 
-@dataclass(frozen=True)
+@dataclass
 class Comparison:
-    """A finished comparison.
+    """A comparison, finished when every suite was added to it.
 
     Attributes:
         command: What a user types to make it again.
@@ -36,10 +33,10 @@ class Comparison:
     target: str
     against: str
     command: str
-    runs: tuple[tuple[str, SuiteRun], ...]
-    new_files: Mapping[str, list[str]]
-    rows: tuple[Row, ...]
-    problems: tuple[str, ...]
+    runs: list[tuple[str, SuiteRun]] = field(default_factory=list)
+    new_files: dict[str, list[str]] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -71,14 +68,9 @@ def write(comparison: Comparison, folder: Path) -> None:
 
 def print_summary(comparison: Comparison, console: Console) -> None:
     """Print the counts and what is wrong."""
-    style = box.SIMPLE_HEAD if console.is_terminal else None
-    table = Table(title=comparison.title, box=style)
-    header, lines = _count_table(comparison.rows)
-    for index, cell in enumerate(header):
-        table.add_column(cell, justify="right" if index else "left")
-    for line in lines:
-        table.add_row(*line)
-    console.print(table)
+    print_table(
+        console, *_count_table(comparison.rows), title=comparison.title, numbers=True
+    )
     for text in (*comparison.problems, _conclusion(comparison)):
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -132,7 +124,7 @@ def _count_table(rows: Iterable[Row]) -> tuple[Cells, list[Cells]]:
     counts = categories.counts(rows)
     lines: list[Cells] = []
     for category in Category:
-        found = [per_category.get(category, 0) for per_category in counts.values()]
+        found = [per_category[category] for per_category in counts.values()]
         lines.append((category, *map(str, found), str(sum(found))))
     return ("result", *counts, "all"), lines
 
@@ -159,7 +151,16 @@ def _run_table(runs: Iterable[tuple[str, SuiteRun]]) -> tuple[Cells, list[Cells]
             "tests": str(len(run.outcomes)),
             "seconds": f"{run.seconds:.0f}",
             "started": run.started,
-            **_interpreter_facts(run.interpreter),
+            "torch": run.interpreter.torch_version,
+            "torch commit": code(run.interpreter.git_version),
+            "knapsack.py": code(run.interpreter.knapsack_blob),
+            "Python": run.interpreter.python,
+            "packages": ", ".join(
+                f"{name} {version}"
+                for name, version in run.interpreter.packages.items()
+                if version
+            ),
+            "platform": run.interpreter.platform,
         }
         for suite, run in runs
     ]
@@ -167,20 +168,6 @@ def _run_table(runs: Iterable[tuple[str, SuiteRun]]) -> tuple[Cells, list[Cells]
         (fact, *(column[fact] for column in columns)) for fact in columns[0]
     ]
     return ("", *(run.environment for _, run in runs)), lines
-
-
-def _interpreter_facts(found: Interpreter) -> dict[str, str]:
-    packages = (
-        f"{name} {version}" for name, version in found.packages.items() if version
-    )
-    return {
-        "torch": found.torch_version,
-        "torch commit": code(found.git_version),
-        "knapsack.py": code(found.knapsack_blob),
-        "Python": found.python,
-        "packages": ", ".join(packages),
-        "platform": found.platform,
-    }
 
 
 def _run_record(suite: str, run: SuiteRun) -> dict[str, Any]:

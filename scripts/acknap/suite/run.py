@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -85,7 +85,10 @@ def run(
     # Outside any checkout, so that no conftest and no torch/ folder is picked up.
     with tempfile.TemporaryDirectory(prefix="acknap-") as temporary:
         work = Path(temporary).resolve()
-        _copy(suite, work / "suite")
+        hidden = shutil.ignore_patterns("__pycache__", ".*")
+        shutil.copytree(suite, work / "suite", ignore=hidden)
+        # A configuration of its own: none of the harness's, none of the user's.
+        (work / "suite" / "pytest.ini").write_text("[pytest]\n")
         started, clock = datetime.now(UTC), time.monotonic()
         status = _pytest(environment, work, files, out if quiet else None)
         seconds = round(time.monotonic() - clock, 3)
@@ -97,7 +100,9 @@ def run(
             test: _without_paths(outcome, {work: "WORK", prefix: "ENV"})
             for test, outcome in results.items()
         }
-    _check_every_file_ran(files, results, where)
+    ran = {test.partition("::")[0] for test in results}
+    if empty := sorted({*files} - ran):
+        raise HarnessError(f"{where}: no test ran in {', '.join(empty)}")
     return SuiteRun(
         environment=label(environment),
         interpreter=interpreter,
@@ -107,13 +112,6 @@ def run(
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
     )
-
-
-def _copy(suite: Path, copy: Path) -> None:
-    hidden = shutil.ignore_patterns("__pycache__", ".*")
-    shutil.copytree(suite, copy, ignore=hidden)
-    # A configuration of its own: none of the harness's, none of the user's.
-    (copy / "pytest.ini").write_text("[pytest]\n")
 
 
 def _pytest(
@@ -159,12 +157,4 @@ def _without_paths(outcome: Outcome, names: Mapping[Path, str]) -> Outcome:
     message = outcome.message
     for path, name in names.items():
         message = message.replace(str(path), name)
-    return Outcome(outcome.status, message, outcome.seconds)
-
-
-def _check_every_file_ran(
-    files: list[str], results: Mapping[str, Outcome], where: str
-) -> None:
-    ran = {test.partition("::")[0] for test in results}
-    if empty := sorted(set(files) - ran):
-        raise HarnessError(f"{where}: no test ran in {', '.join(empty)}")
+    return replace(outcome, message=message)

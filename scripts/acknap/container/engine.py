@@ -63,14 +63,15 @@ class Engine:
             said = reason(log.read_text(errors="replace"))
             raise HarnessError(f"{what} failed: {said} (log: {log})")
 
-    def run(self, name: str, arguments: Sequence[str | Path], **options: Any) -> int:
+    def run(self, arguments: Sequence[str | Path], **options: Any) -> int:
         """Run a container to its end and remove it; return its exit status."""
+        name = f"acknap-{os.getpid()}"
         command = ["run", "--rm", "--name", name, *arguments]
         try:
             with self._started(command, **options) as process:
                 pass
         except BaseException:
-            self._silently("rm", "--force", name)
+            _call(self.program, "rm", "--force", name)
             raise
         return process.returncode
 
@@ -98,9 +99,6 @@ class Engine:
             except BaseException:
                 process.terminate()
                 raise
-
-    def _silently(self, *arguments: str) -> None:
-        _call(self.program, *arguments)
 
 
 def find() -> Engine:

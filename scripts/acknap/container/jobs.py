@@ -1,6 +1,5 @@
 """`docker build`, `docker compare`, `docker shell`: the harness in a container."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -40,7 +39,7 @@ class Options:
 
 def build(layout: Layout, target: Target, stage: Stage, options: Options) -> str:
     """Build one stage and return its tag."""
-    return _build(layout, docker_engine.find(), target, stage, options)
+    return _build(layout, target, stage, options)[1]
 
 
 def compare(
@@ -56,16 +55,14 @@ def compare(
         out: Folder of the report, one under build/docker/ if None.
         as_json: Print the JSON report instead of the summary.
     """
-    engine = docker_engine.find()
     folder = out or layout.build / "docker" / f"compare-{target.name}"
     require_folder(folder)
-    tag = _build(layout, engine, target, Stage.compare, options)
+    engine, tag = _build(layout, target, Stage.compare, options)
     scratch = layout.build / "docker"
     with tempfile.TemporaryDirectory(prefix="out-", dir=scratch) as name:
         mounted = Path(name)
         mounted.chmod(0o777)  # the container's user is another one
         status = engine.run(
-            _container(),
             ["--network=none", f"--volume={mounted}:/out", *_terminal(), tag],
             stdout=subprocess.DEVNULL if as_json else None,
         )
@@ -83,30 +80,30 @@ def compare(
 
 def shell(layout: Layout, target: Target, stage: Stage, options: Options) -> int:
     """Open a shell in one stage."""
-    engine = docker_engine.find()
-    tag = _build(layout, engine, target, stage, options)
+    engine, tag = _build(layout, target, stage, options)
     network = [f"--network={options.network}"] if options.network else []
-    return engine.run(
-        _container(), ["--interactive", *network, *_terminal(), tag, "bash"]
-    )
+    return engine.run(["--interactive", *network, *_terminal(), tag, "bash"])
 
 
 def _build(
-    layout: Layout, engine: Engine, target: Target, stage: Stage, options: Options
-) -> str:
-    image = Image.of(layout, target, stage)
-    arguments = [f"--build-arg=TARGET={target.name}"]
-    if options.base_image:
-        arguments.append(f"--build-arg=BASE_IMAGE={options.base_image}")
-    if options.network:
-        arguments.append(f"--network={options.network}")
-    if options.jobs:
-        arguments.append(f"--build-arg=MAX_JOBS={options.jobs}")
+    layout: Layout, target: Target, stage: Stage, options: Options
+) -> tuple[Engine, str]:
+    """Build one stage; return the engine that has it, and its tag."""
+    engine, image = docker_engine.find(), Image.of(layout, target, stage)
+    values = {
+        "TARGET": target.name,
+        "BASE_IMAGE": options.base_image,
+        "MAX_JOBS": options.jobs,
+        "TORCH_REPOSITORY": options.repository,
+    }
+    arguments = [f"--network={options.network}"] if options.network else []
     if options.repository and Path(options.repository).is_dir():
         _require_checkout(engine, Path(options.repository))
         arguments.append(f"--build-context=checkout={options.repository}")
-    elif options.repository:
-        arguments.append(f"--build-arg=TORCH_REPOSITORY={options.repository}")
+        del values["TORCH_REPOSITORY"]
+    arguments += [
+        f"--build-arg={key}={value}" for key, value in values.items() if value
+    ]
     arguments += [f"--label={key}={value}" for key, value in image.labels.items()]
     log = layout.build / "docker" / f"{image.tag.replace(':', '-')}.log"
     with secrets() as given:
@@ -125,7 +122,7 @@ def _build(
         )
     size = int(engine.text("image", "inspect", "--format={{.Size}}", image.tag))
     say(f"{image.tag}: {size / 1e9:.2f} GB")
-    return image.tag
+    return engine, image.tag
 
 
 def _require_checkout(engine: Engine, checkout: Path) -> None:
@@ -136,11 +133,6 @@ def _require_checkout(engine: Engine, checkout: Path) -> None:
             f"{engine.program} cannot take a checkout into a build: install its buildx "
             "plugin, or give --repository a URL"
         )
-
-
-def _container() -> str:
-    """A name that no other container has."""
-    return f"acknap-{os.getpid()}"
 
 
 def _terminal() -> list[str]:

@@ -53,16 +53,14 @@ def make(lock: int) -> None:
     STAMP.unlink(missing_ok=True)
     venv.EnvBuilder(clear=True, with_pip=True).create(VENV)
     log = BUILD / "harness-venv.log"
-    command = [str(PYTHON), "-m", "pip", "install", "--no-deps"]
-    command += ["-r", str(REQUIREMENTS)]
+    command: list[str | Path] = [PYTHON, "-m", "pip", "install", "--no-deps"]
+    command += ["-r", REQUIREMENTS]
     with log.open("w") as output:
-        code = subprocess.run(
-            command, stdout=output, stderr=output, pass_fds=(lock,)
-        ).returncode
-    if code != 0:
+        done = subprocess.run(command, stdout=output, stderr=output, pass_fds=(lock,))
+    if done.returncode:
         said = log.read_text()
         errors = [line for line in said.splitlines() if line.startswith("ERROR")]
-        reason = errors[-1] if errors else f"exit status {code}"
+        reason = errors[-1] if errors else f"exit status {done.returncode}"
         if "Retrying (Retry(" in said:
             reason = "the package index does not answer: check the network"
         fail(f"pip could not install {REQUIREMENTS.name}: {reason} (log: {log})")
@@ -76,12 +74,9 @@ def main() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not is_complete():
                 make(lock.fileno())
-    environment = {
-        name: value for name, value in os.environ.items() if name != "PYTHONHOME"
-    }
-    environment["PYTHONPATH"] = str(ROOT / "scripts")
-    arguments = [str(PYTHON), "-m", "acknap", *sys.argv[1:]]
-    os.execve(PYTHON, arguments, environment)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
+    environment.pop("PYTHONHOME", None)
+    os.execve(PYTHON, [str(PYTHON), "-m", "acknap", *sys.argv[1:]], environment)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ from acknap.base.errors import HarnessError, last_line
 
 # The committer of every commit that the harness makes: the same input gives the same
 # commit hash on every machine.
-_NAME = "Knapsack harness"
-_EMAIL = "harness@example.invalid"
-_DATE = "2026-01-01T00:00:00+0000"
+_IDENTITY = {
+    "NAME": "Knapsack harness",
+    "EMAIL": "harness@example.invalid",
+    "DATE": "2026-01-01T00:00:00+0000",
+}
 
 # A repository's own configuration still counts, so what could change a result is set
 # on the command line.
@@ -103,15 +105,12 @@ def _environment() -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_")
     }
-    return inherited | {
+    return {
+        **inherited,
+        **{f"GIT_AUTHOR_{key}": value for key, value in _IDENTITY.items()},
+        **{f"GIT_COMMITTER_{key}": value for key, value in _IDENTITY.items()},
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_AUTHOR_NAME": _NAME,
-        "GIT_AUTHOR_EMAIL": _EMAIL,
-        "GIT_AUTHOR_DATE": _DATE,
-        "GIT_COMMITTER_NAME": _NAME,
-        "GIT_COMMITTER_EMAIL": _EMAIL,
-        "GIT_COMMITTER_DATE": _DATE,
         "LC_ALL": "C",
     }

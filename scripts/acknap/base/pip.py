@@ -18,12 +18,8 @@ _NO_NETWORK = re.compile(r"Retrying \(Retry\(|NameResolutionError|NewConnectionE
 @functools.cache
 def configuration() -> Mapping[str, str]:
     """All settings, as `pip config list` shows them: `global.index-url`, ..."""
-    settings = {}
-    for line in _config("list"):
-        key, separator, value = line.partition("=")
-        if separator:
-            settings[key] = str(ast.literal_eval(value))
-    return settings
+    parts = (line.partition("=") for line in _config("list"))
+    return {key: str(ast.literal_eval(value)) for key, found, value in parts if found}
 
 
 def setting(name: str) -> str | None:
@@ -44,8 +40,8 @@ def install(python: Path, requirements: Path, log: Path, lock: int) -> None:
     Raises:
         HarnessError: with the reason in one line.
     """
-    arguments: list[str | Path] = ["--python", python, "install", "-r", requirements]
-    _run(arguments, requirements.name, log, lock)
+    options = ("--python", python, "install", "-r", requirements)
+    _run(options, requirements.name, log, lock)
 
 
 def download(release: str, folder: Path, log: Path, lock: int) -> Path:
@@ -55,23 +51,23 @@ def download(release: str, folder: Path, log: Path, lock: int) -> Path:
         HarnessError: with the reason in one line.
     """
     wanted = f"torch=={release}"
-    kind = ("--no-deps", "--only-binary", ":all:")
-    _run(["download", *kind, "--dest", folder, wanted], wanted, log, lock)
+    options = ("--no-deps", "--only-binary", ":all:", "--dest", folder)
+    _run(["download", *options, wanted], wanted, log, lock)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
 
 def _run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> None:
-    command: list[str | Path] = [sys.executable, "-m", "pip", "--no-input", *arguments]
+    command = (sys.executable, "-m", "pip", "--no-input", *arguments)
     with log.open("w") as output:
-        code = subprocess.run(
+        done = subprocess.run(
             [*command, "--progress-bar", "off"],
             env=_environment(),
             stdout=output,
             stderr=subprocess.STDOUT,
             pass_fds=(lock,),
-        ).returncode
-    if code != 0:
+        )
+    if done.returncode:
         reason = _reason(log.read_text(errors="replace"))
         raise HarnessError(f"{what}: {reason} (log: {log})")
 

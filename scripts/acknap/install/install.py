@@ -15,7 +15,7 @@ from acknap.install import installed, journal
 from acknap.install.installed import Torch
 from acknap.install.journal import Journal
 from acknap.series import tree
-from acknap.series.patches import load
+from acknap.series.patches import Series, load
 from acknap.upstream import pristine, state
 from acknap.upstream.targets import Target, Targets
 
@@ -71,17 +71,17 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
         target = found.target
         if not target or found.state == "unknown":
             raise HarnessError(_line(torch, found))
-        wanted = load(layout, target.series).revision
-        if found.state == "patched" and found.revision == wanted:
+        series = load(layout, target.series)
+        if found.state == "patched" and found.revision == series.revision:
             return f"nothing to install: {_line(torch, found)}"
         if found.state != "pristine" and not found.journal:
             raise HarnessError(_line(torch, found))
-        contents = _contents(layout, target, torch, found.journal)
+        contents = _contents(target, series, torch, found.journal)
         installed.require_changeable(torch, contents)
         if found.journal:
             journal.take_back(torch)
             _verified(layout, targets, torch, "pristine")
-        journal.put(torch, target, wanted, contents)
+        journal.put(torch, target, series.revision, contents)
         return _verified(layout, targets, torch, "patched") + _RESTART
 
 
@@ -168,14 +168,11 @@ def _examine_journal(
     if current == {path: before for path, (before, _) in record.files.items()}:
         return replace(_examine_files(layout, target, torch), journal=record)
     name = f"series {record.series}, revision {record.revision[:8]}"
-    complete = current == {path: after for path, (_, after) in record.files.items()}
-    state: State = "patched" if complete else "partly"
-    note = (
-        f"{target.name} with {name}; "
-        if complete
-        else f"`install` or `uninstall` of {name} was stopped; "
-    )
-    contained = record.revision if complete else ""
+    state: State = "partly"
+    note, contained = f"`install` or `uninstall` of {name} was stopped; ", ""
+    if current == {path: after for path, (_, after) in record.files.items()}:
+        state = "patched"
+        note, contained = f"{target.name} with {name}; ", record.revision
     if lost := journal.lost(torch, record):
         note += f"{lost} is missing or changed: to take it out, {torch.again}"
         return Finding(state, note, target, contained)
@@ -228,10 +225,9 @@ def _offer(command: str, does: str, torch: Torch, paths: Collection[str]) -> str
 
 
 def _contents(
-    layout: Layout, target: Target, torch: Torch, record: Journal | None
+    target: Target, series: Series, torch: Torch, record: Journal | None
 ) -> dict[str, bytes]:
     """The series' files, in the order in which its patches first touch them."""
-    series = load(layout, target.series)
     released = {}
     for path in target.files:
         file = journal.original(torch, path) if record else torch.site_packages / path

@@ -94,7 +94,9 @@ def find(python: str | None) -> Torch:
             f"{site_packages} has {len(infos) or 'no'} torch-*.dist-info beside the "
             f"torch that {chosen} imports: install one torch with pip"
         )
-    return Torch(site_packages, infos[0], _commit(origin.parent / "version.py"))
+    version = origin.parent / "version.py"
+    commit = pristine.commit_of(version.read_bytes()) if version.is_file() else None
+    return Torch(site_packages, infos[0], commit)
 
 
 def require_changeable(torch: Torch, paths: Collection[str]) -> None:
@@ -174,10 +176,3 @@ def _locate(python: Path) -> Path | None:
     except (OSError, ValueError, KeyError, TypeError):
         raise HarnessError(f"{python} does not run as a Python does") from None
     return Path(origin) if origin else None
-
-
-def _commit(version: Path) -> str | None:
-    try:
-        return pristine.commit_of(version.read_bytes())
-    except FileNotFoundError:
-        return None

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from acknap.base import git
 from acknap.base.errors import HarnessError
@@ -100,7 +99,7 @@ def put(
         for path in journal.compiled:  # they may be of the kind that is never checked
             (torch.site_packages / path).unlink(missing_ok=True)
         shutil.rmtree(torch.site_packages / _STAGED)
-        _sync_folders(torch, journal.files)
+        _sync(*_folders(torch, journal))
     except BaseException:
         take_back(torch)
         raise
@@ -109,10 +108,20 @@ def put(
 def take_back(torch: Torch) -> None:
     """Undo all that a `put` did, complete or not; no file may be foreign or lost."""
     if journal := read(torch):
-        for path in reversed([*journal.files]):
-            _restore(torch, path, *journal.files[path])
-        _restore_compiled(torch, journal)
-        _sync_folders(torch, journal.files)
+        for path, (before, after) in reversed([*journal.files.items()]):
+            if torch.blob(path) != after:
+                continue  # as it was
+            if before is None:
+                (torch.site_packages / path).unlink()
+            else:
+                _put_back(torch, path)
+        ours = [path for path in journal.files if path.endswith(".py")]
+        for path in _compiled(torch, ours) - {*journal.compiled}:
+            (torch.site_packages / path).unlink(missing_ok=True)
+        for path in journal.compiled:
+            with suppress(FileNotFoundError):
+                _put_back(torch, path)
+        _sync(*_folders(torch, journal))
     clear(torch)
 
 
@@ -166,10 +175,11 @@ def _prepare(
     # The journal appears when all that it speaks of is on the disk.
     partial = torch.site_packages / f"{_JOURNAL}.partial"
     _write(partial, json.dumps(data, indent=2).encode(), mode)
-    _sync_tree(torch.site_packages / FOLDER)
+    folder = torch.site_packages / FOLDER
+    # The files too: where there are no hard links, originals are copies.
+    _sync(folder, *folder.rglob("*"))
     partial.replace(torch.site_packages / _JOURNAL)
-    _sync(torch.site_packages / FOLDER)
-    _sync(torch.site_packages)
+    _sync(folder, torch.site_packages)
     return journal
 
 
@@ -196,24 +206,8 @@ def _with_record(
     return {torch.record: new, **added, **{path: contents[path] for path in replaced}}
 
 
-def _restore(torch: Torch, path: str, before: str | None, after: str) -> None:
-    file = torch.site_packages / path
-    if torch.blob(path) != after:
-        return  # as it was
-    if before is None:
-        file.unlink()
-    else:
-        (torch.site_packages / _ORIGINALS / path).replace(file)
-
-
-def _restore_compiled(torch: Torch, journal: Journal) -> None:
-    ours = [path for path in journal.files if path.endswith(".py")]
-    for path in _compiled(torch, ours) - {*journal.compiled}:
-        (torch.site_packages / path).unlink(missing_ok=True)
-    for path in journal.compiled:
-        with suppress(FileNotFoundError):
-            kept = torch.site_packages / _ORIGINALS / path
-            kept.replace(torch.site_packages / path)
+def _put_back(torch: Torch, path: str) -> None:
+    (torch.site_packages / _ORIGINALS / path).replace(torch.site_packages / path)
 
 
 def _compiled(torch: Torch, paths: list[str]) -> set[str]:
@@ -232,22 +226,16 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     path.chmod(mode & 0o777)
 
 
-def _sync_folders(torch: Torch, paths: Mapping[str, Any]) -> None:
-    for folder in {(torch.site_packages / path).parent for path in paths}:
-        _sync(folder)
+def _folders(torch: Torch, journal: Journal) -> set[Path]:
+    return {(torch.site_packages / path).parent for path in journal.files}
 
 
-def _sync_tree(folder: Path) -> None:
-    # The files too: where there are no hard links, originals are copies.
-    for path in (folder, *folder.rglob("*")):
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    """Make sure that a file, or a folder's entries, survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with naming(path):
-            os.fsync(handle)
-    finally:
-        os.close(handle)
+def _sync(*paths: Path) -> None:
+    """Make sure that files, and the entries of folders, survive a power cut."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            with naming(path):
+                os.fsync(handle)
+        finally:
+            os.close(handle)

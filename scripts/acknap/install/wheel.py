@@ -6,7 +6,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +30,7 @@ _SIZE = 1e9 if sys.platform == "linux" else 2e8
 _LABEL = "acknap"
 _SCRATCH = ".torch-acknap.partial"
 _CHUNK = 1 << 20
+_ADVICE = "name another folder with --out"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def write_wheel(
         scratch.mkdir()
         try:
             if source is None:
-                _require_space(folder, int(2 * _SIZE), f"a wheel of {target.name}")
+                purpose = f"a wheel of {target.name}"
+                require_space(folder, int(2 * _SIZE), purpose, _ADVICE)
                 with working(f"Downloading the wheel of torch {target.release}"):
                     log = layout.build / "wheels.log"
                     source = pip.download(target.release, scratch, log, lock)
@@ -99,7 +101,7 @@ def _patch(layout: Layout, target: Target, source: Path, folder: Path) -> Path:
         with zipfile.ZipFile(source) as archive:
             plan = _plan(layout, target, archive, source)
             size = int(1.1 * source.stat().st_size)
-            _require_space(folder, size, plan.filename)
+            require_space(folder, size, plan.filename, _ADVICE)
             with working(f"Writing {plan.filename}"):
                 _write(source, archive, plan, folder / plan.filename)
     except FileNotFoundError:
@@ -116,39 +118,28 @@ def _plan(
     _, old_version, *tags = source.name.split("-")
     old_info = f"torch-{old_version}.dist-info"
     paths = [f"{old_info}/METADATA", f"{old_info}/RECORD"]
-    metadata, listed = _read(archive, paths, source).values()
-    released = _read(archive, [*target.files, pristine.VERSION], source)
+    paths += [*target.files, pristine.VERSION]
+    released = pristine.read_archive(archive, paths, str(source))
+    metadata, listed, commit = map(released.pop, (*paths[:2], pristine.VERSION))
     advice = "take the wheel that PyTorch published"
     pristine.verify(target, released, str(source), advice)
-    commit = released.pop(pristine.VERSION)
     pristine.verify_commit(target, commit, str(source), advice)
     series = load(layout, target.series)
     contents = tree.patched_files(target, released, series)
-    new = _labelled(version, series.revision)
+    labels = filter(None, [version.local, _LABEL, series.revision[:8]])
+    # In the one spelling that pip expects.
+    new = str(Version(f"{version.public}+{'.'.join(labels)}"))
     new_info = f"torch-{new}.dist-info"
     plan = Plan("-".join(["torch", new, *tags]), old_info, new_info, contents)
-    return replace(plan, contents=contents | _info(plan, new, metadata, listed))
-
-
-def _labelled(version: Version, revision: str) -> str:
-    """A version with our local label, in the one spelling that pip expects."""
-    labels = [version.local, _LABEL, revision[:8]]
-    return str(Version(f"{version.public}+{'.'.join(filter(None, labels))}"))
-
-
-def _info(plan: Plan, new: str, metadata: bytes, listed: bytes) -> dict[str, bytes]:
-    """METADATA and RECORD of the patched wheel, from those of the released one."""
     line = f"Version: {new}".encode()
-    metadata = re.sub(rb"(?m)^Version: .*$", line, metadata, count=1)
-    lines = listed.decode().splitlines(keepends=True)
-    moved = "".join(plan.renamed(line) for line in lines).encode()
-    metadata_path = f"{plan.new_info}/METADATA"
-    record_path = f"{plan.new_info}/RECORD"
-    contents = {**plan.contents, metadata_path: metadata}
-    return {
-        metadata_path: metadata,
-        record_path: pip_record.rewrite(moved, contents, [record_path]),
-    }
+    contents[f"{new_info}/METADATA"] = re.sub(
+        rb"(?m)^Version: .*$", line, metadata, count=1
+    )
+    rows = listed.decode().splitlines(keepends=True)
+    moved = "".join(map(plan.renamed, rows)).encode()
+    record = f"{new_info}/RECORD"
+    contents[record] = pip_record.rewrite(moved, contents, [record])
+    return plan
 
 
 def _version(wheel: Path, target: Target) -> Version:
@@ -160,13 +151,6 @@ def _version(wheel: Path, target: Target) -> Version:
     if name != "torch" or version.public != target.release:
         raise HarnessError(f"{wheel} is not a wheel of torch {target.release}")
     return version
-
-
-def _read(archive: zipfile.ZipFile, paths: list[str], source: Path) -> dict[str, bytes]:
-    try:
-        return {path: archive.read(path) for path in paths}
-    except KeyError as error:
-        raise HarnessError(f"{source}: {error.args[0]}") from None
 
 
 def _write(source: Path, archive: zipfile.ZipFile, plan: Plan, path: Path) -> None:
@@ -223,7 +207,3 @@ def _entry(name: str, model: zipfile.ZipInfo) -> zipfile.ZipInfo:
     made.compress_type = model.compress_type
     made.external_attr = model.external_attr
     return made
-
-
-def _require_space(folder: Path, needed: int, purpose: str) -> None:
-    require_space(folder, needed, purpose, "name another folder with --out")

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -29,11 +29,11 @@ class Remark:
     """What a linter says of a line.
 
     Attributes:
-        text: The line itself, which tells remarks apart: its number moves.
+        text: The line itself, which tells remarks apart: its number, `line`, moves.
     """
 
     path: str
-    line: int
+    line: int = field(compare=False)
     code: str
     message: str
     text: str
@@ -80,37 +80,32 @@ def lint_types(files: Files, torch: Path | None = None) -> list[Remark]:
             any_typed = [*(f"!{module}" for module in there), "torch", "torch.*"]
         else:
             any_typed = []
-            _link_sources(torch, directory / "torch")
+            for source in (*torch.rglob("*.py"), *torch.rglob("*.pyi")):
+                link = directory / "torch" / source.relative_to(torch)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(source.resolve())
         for path in checked:
             _write(directory / path, files[path])
         options = [f"--replace-imports-with-any={module}" for module in any_typed]
         command = (*_PYREFLY, "--output-format=json", *options, *checked)
         errors = json.loads(_run(directory, *command, found=1))["errors"]
+    keys = ("line", "name", "concise_description")
     return [
-        _remark(
-            (error["path"], files[error["path"]]),
-            error["line"],
-            error["name"],
-            error["concise_description"],
-        )
+        _remark((error["path"], files[error["path"]]), *(error[key] for key in keys))
         for error in errors
     ]
 
 
 def added(before: Sequence[Remark], after: Sequence[Remark]) -> list[Remark]:
     """The remarks of `after` that `before` does not have, or has fewer times."""
-    known = Counter(map(_key, before))
+    known = Counter(before)
     new = []
     for remark in sorted(after, key=lambda one: (one.path, one.line)):
-        if known[_key(remark)]:
-            known[_key(remark)] -= 1
+        if known[remark]:
+            known[remark] -= 1
         else:
             new.append(remark)
     return new
-
-
-def _key(remark: Remark) -> tuple[str, str, str, str]:
-    return remark.path, remark.code, remark.message, remark.text
 
 
 def _style(files: Collection[_File]) -> dict[_File, list[Remark]]:
@@ -169,14 +164,6 @@ def _directory() -> Iterator[Path]:
         directory = Path(name).resolve()
         shutil.copyfile(_CONFIG, directory / "pyproject.toml")
         yield directory
-
-
-def _link_sources(package: Path, copy: Path) -> None:
-    for suffix in ("py", "pyi"):
-        for source in package.rglob(f"*.{suffix}"):
-            link = copy / source.relative_to(package)
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(source.resolve())
 
 
 def _write(place: Path, content: bytes) -> None:

@@ -22,10 +22,7 @@ _FAILED_LINE = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
 
 
 def build(
-    repository: Path,
-    target: Target,
-    files: Mapping[str, bytes],
-    series: Series,
+    repository: Path, target: Target, files: Mapping[str, bytes], series: Series
 ) -> None:
     """Make a repository: tag `pristine`, branches `series` and, on top, `optional`.
 
@@ -42,9 +39,8 @@ def build(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     git.run(repository, "add", "--all")
-    git.run(
-        repository, "commit", "--quiet", "-m", f"PyTorch {target.release} as released"
-    )
+    message = f"PyTorch {target.release} as released"
+    git.run(repository, "commit", "--quiet", "-m", message)
     git.run(repository, "tag", PRISTINE)
     _am(repository, target, series.mandatory)
     if series.optional:
@@ -89,10 +85,7 @@ def patched_files(
 
 
 def create(
-    directory: Path,
-    target: Target,
-    files: Mapping[str, bytes],
-    series: Series,
+    directory: Path, target: Target, files: Mapping[str, bytes], series: Series
 ) -> None:
     """Make a tree at `directory`, absent or empty; it appears when it is complete."""
     work = directory.with_name(f".{directory.name}.partial")
@@ -143,17 +136,12 @@ def _am(repository: Path, target: Target, patches: Sequence[Patch]) -> None:
         return
     try:
         git.run(repository, *_AM, *(patch.path.absolute() for patch in patches))
-    except git.GitError as error:
-        _abort(repository)
-        raise SeriesError(_conflict(error.output, target, patches)) from None
-    except BaseException:
-        _abort(repository)
+    except BaseException as error:
+        with suppress(git.GitError):  # it may not have begun
+            git.run(repository, "am", "--abort")
+        if isinstance(error, git.GitError):
+            raise SeriesError(_conflict(error.output, target, patches)) from None
         raise
-
-
-def _abort(repository: Path) -> None:
-    with suppress(git.GitError):  # it may not have begun
-        git.run(repository, "am", "--abort")
 
 
 def _conflict(output: str, target: Target, patches: Sequence[Patch]) -> str:

@@ -5,7 +5,6 @@ import threading
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from packaging.tags import sys_tags
@@ -21,6 +20,7 @@ from pypi_simple import (
 )
 from remotezip import RangeNotSupported, RemoteZip, RemoteZipError
 from requests.adapters import HTTPAdapter
+from requests.utils import urldefragauth
 from urllib3.util import Retry
 
 from acknap.base import pip
@@ -126,8 +126,7 @@ def _session() -> requests.Session:
 
 def _index() -> str:
     """The index's address without a user name or password."""
-    parts = urlsplit(pip.setting("index-url") or PYPI_SIMPLE_ENDPOINT)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return str(urldefragauth(pip.setting("index-url") or PYPI_SIMPLE_ENDPOINT))
 
 
 def _reason(error: BaseException) -> str:

@@ -67,6 +67,18 @@ def link(source: str | Path, destination: str | Path) -> None:
 
 
 @contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the length of the block, as tools print its path: no links in it."""
+    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
+        yield Path(name).resolve()
+
+
+def compiled(file: Path) -> Iterator[Path]:
+    """The compiled files that there are of a module, of all Pythons."""
+    return (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc")
+
+
+@contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Name the file in an error that names none, such as that of a full disk."""
     try:

@@ -34,7 +34,7 @@ def apply(
     ] = None,
 ) -> None:
     """Make a small git tree with the series on top, or patch a PyTorch checkout."""
-    from acknap.series.apply import apply as job
+    from acknap.series.tree import apply as job
 
     print(job(*release(target), directory, checkout))
 

@@ -3,15 +3,14 @@
 import hashlib
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from acknap.base import git, pip
 from acknap.base.errors import HarnessError
+from acknap.base.files import scratch
 from acknap.base.layout import Layout
 from acknap.series.patches import load
 from acknap.upstream.targets import Target
@@ -42,9 +41,14 @@ class Image:
 
     @classmethod
     def of(cls, layout: Layout, target: Target, stage: Stage) -> "Image":
-        """The image for the repository as it is now."""
+        """The image for the repository as it is now, and as its commit is named."""
         series_revision = load(layout, target.series).revision[:12]
-        return cls(target, stage, series_revision, _revision(layout))
+        describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        try:
+            revision = git.text(layout.root, *describe)
+        except git.GitError:  # an unpacked archive
+            revision = "unknown"
+        return cls(target, stage, series_revision, revision)
 
     @property
     def tag(self) -> str:
@@ -95,8 +99,7 @@ def secrets() -> Iterator[Secrets]:
         if words:
             lines.append(f"{name} = " + "\n    ".join(words))
     index = _CREDENTIALS.sub("//", "\n".join(lines))
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
-        folder = Path(name)
+    with scratch() as folder:
         options = [f"--secret=id=pip,src={folder / 'pip'}"]
         if certificates := pip.setting("cert"):
             try:
@@ -109,13 +112,3 @@ def secrets() -> Iterator[Secrets]:
             options.append(f"--secret=id=ca,src={folder / 'ca'}")
         (folder / "pip").write_text("\n".join(lines) + "\n")
         yield Secrets(tuple(options), hashlib.sha256(index.encode()).hexdigest()[:12])
-
-
-def _revision(layout: Layout) -> str:
-    """The repository's commit."""
-    try:
-        return git.text(
-            layout.root, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"
-        )
-    except git.GitError:  # an unpacked archive
-        return "unknown"

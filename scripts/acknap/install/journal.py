@@ -16,7 +16,7 @@ from pathlib import Path
 
 from acknap.base import git
 from acknap.base.errors import HarnessError
-from acknap.base.files import link, naming
+from acknap.base.files import compiled, link, naming
 from acknap.install import pip_record
 from acknap.install.installed import Torch
 from acknap.upstream.targets import Target
@@ -154,12 +154,12 @@ def _prepare(
 ) -> Journal:
     """Put everything beside torch that the change and its undoing need."""
     replaced = [path for path in contents if path in target.files]
-    compiled = tuple(sorted(_compiled(torch, replaced)))
-    for path in (*replaced, *compiled, torch.record):
+    pycs = tuple(sorted(_compiled(torch, replaced)))
+    for path in (*replaced, *pycs, torch.record):
         kept = torch.site_packages / _ORIGINALS / path
         kept.parent.mkdir(parents=True, exist_ok=True)
         link(torch.site_packages / path, kept)
-    new = _with_record(torch, contents, replaced, compiled)
+    new = _with_record(torch, contents, replaced, pycs)
     mode = (torch.site_packages / replaced[0]).stat().st_mode
     for path, content in new.items():
         _write(torch.site_packages / _STAGED / path, content, mode)
@@ -169,7 +169,7 @@ def _prepare(
         series=target.series,
         revision=revision,
         files={path: (torch.blob(path), git.blob_id(new[path])) for path in new},
-        compiled=compiled,
+        compiled=pycs,
     )
     data = {"format": _FORMAT, **asdict(journal), "files": [*journal.files.items()]}
     # The journal appears when all that it speaks of is on the disk.
@@ -187,7 +187,7 @@ def _with_record(
     torch: Torch,
     contents: Mapping[str, bytes],
     replaced: list[str],
-    compiled: tuple[str, ...],
+    pycs: tuple[str, ...],
 ) -> dict[str, bytes]:
     """The files to put and RECORD, in an order in which torch can be imported.
 
@@ -200,7 +200,7 @@ def _with_record(
         for path in (*replaced, torch.record)
     }
     # The journal has the id of this RECORD, so RECORD cannot have the journal's.
-    unhashed = [_JOURNAL, *(f"{_ORIGINALS}/{path}" for path in compiled)]
+    unhashed = [_JOURNAL, *(f"{_ORIGINALS}/{path}" for path in pycs)]
     added = {path: contents[path] for path in contents if path not in replaced}
     new = pip_record.rewrite(old, {**contents, **kept}, unhashed)
     return {torch.record: new, **added, **{path: contents[path] for path in replaced}}
@@ -212,11 +212,9 @@ def _put_back(torch: Torch, path: str) -> None:
 
 def _compiled(torch: Torch, paths: list[str]) -> set[str]:
     """The compiled files that there are of some modules, of all Pythons."""
-    found: set[Path] = set()
-    for path in paths:
-        file = torch.site_packages / path
-        found.update((file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"))
-    return {file.relative_to(torch.site_packages).as_posix() for file in found}
+    site = torch.site_packages
+    found = (file for path in paths for file in compiled(site / path))
+    return {file.relative_to(site).as_posix() for file in found}
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from acknap.base.errors import HarnessError, last_line
+from acknap.base.files import scratch
 from acknap.base.parallel import for_each
 
 Files = Mapping[str, bytes]  # by path in the torch tree
@@ -160,8 +160,7 @@ def _lines(content: bytes) -> list[str]:
 @contextmanager
 def _directory() -> Iterator[Path]:
     """A directory with PyTorch's configuration in it, for the length of the block."""
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
-        directory = Path(name).resolve()
+    with scratch() as directory:
         shutil.copyfile(_CONFIG, directory / "pyproject.toml")
         yield directory
 

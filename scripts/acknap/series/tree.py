@@ -2,14 +2,15 @@
 
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acknap.base import git
 from acknap.base.errors import HarnessError, SeriesError
-from acknap.series.patches import OPTIONAL, Patch, Series
+from acknap.base.files import scratch
+from acknap.base.layout import Layout
+from acknap.series.patches import OPTIONAL, Patch, Series, has_patches, load
 from acknap.upstream import pristine
 from acknap.upstream.targets import Target
 
@@ -19,6 +20,38 @@ SERIES = "series"
 _AM = ("am", "--quiet", "--no-3way", "--no-keep-cr", "--no-scissors", "--no-gpg-sign")
 _FAILED_PATCH = re.compile(r"^Patch failed at (\d+)", re.MULTILINE)
 _FAILED_LINE = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
+
+
+def apply(
+    layout: Layout, target: Target, directory: Path, checkout: Path | None
+) -> str:
+    """Put the series of a target into a directory.
+
+    Args:
+        directory: Absent or empty: a small git tree is made there. A PyTorch checkout:
+            the patches go onto its current branch.
+        checkout: Where the files of a small tree come from, instead of a wheel.
+
+    Returns:
+        One line that says what was done.
+    """
+    if (directory / "torch" / "_functorch").is_dir():
+        patches = load(layout, target.series).mandatory
+        _apply_to_checkout(directory, target, patches)
+        return f"{len(patches)} patches applied to the current branch of {directory}"
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise HarnessError(
+            f"{directory} is neither empty nor a PyTorch checkout: name another"
+        )
+    files = pristine.read(layout, target, checkout)
+    # A series starts as a tree without patches.
+    found = has_patches(layout, target.series)
+    series = load(layout, target.series) if found else Series(())
+    _create(directory, target, files, series)
+    return (
+        f"{directory}: {len(series.mandatory)} patches on branch {SERIES}, "
+        f"{len(series.optional)} more on branch {OPTIONAL}"
+    )
 
 
 def build(
@@ -54,8 +87,7 @@ def temporary(
     target: Target, files: Mapping[str, bytes], series: Series
 ) -> Iterator[Path]:
     """A tree as `build` makes it, for the length of the block."""
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
-        repository = Path(name)
+    with scratch() as repository:
         build(repository, target, files, series)
         yield repository
 
@@ -84,7 +116,7 @@ def patched_files(
     return contents
 
 
-def create(
+def _create(
     directory: Path, target: Target, files: Mapping[str, bytes], series: Series
 ) -> None:
     """Make a tree at `directory`, absent or empty; it appears when it is complete."""
@@ -99,7 +131,9 @@ def create(
         raise
 
 
-def apply_to_checkout(checkout: Path, target: Target, patches: Sequence[Patch]) -> None:
+def _apply_to_checkout(
+    checkout: Path, target: Target, patches: Sequence[Patch]
+) -> None:
     """`git am` the series onto the current branch of a checkout, all or nothing.
 
     Raises:

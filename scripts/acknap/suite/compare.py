@@ -1,7 +1,6 @@
 """`compare`: one suite on a stock release and on a patched one, test by test."""
 
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from acknap.base.errors import HarnessError
-from acknap.base.files import require_folder
+from acknap.base.files import require_folder, scratch
 from acknap.base.layout import Layout
 from acknap.series.patches import load
 from acknap.suite import categories, fixed, new_files, report, run
@@ -119,10 +118,10 @@ def _upstream_suite(layout: Layout, checkout: Path | None) -> Iterator[Path | No
     files = [path for path in checkout.glob(UPSTREAM_TESTS) if path.name not in own]
     if not files:
         raise HarnessError(f"{checkout} is no PyTorch checkout: no {UPSTREAM_TESTS}")
-    with tempfile.TemporaryDirectory(prefix="acknap-") as folder:
+    with scratch() as folder:
         for path in files:
             shutil.copy(path, folder)
-        yield Path(folder)
+        yield folder
 
 
 def _command(target: str, against: str, checkout: Path | None) -> str:

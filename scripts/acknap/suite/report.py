@@ -89,7 +89,7 @@ def as_markdown(comparison: Comparison) -> str:
         "## Tests that differ",
         table(
             ("test", "solver", "stock", "patched", "result"),
-            [_cells(row) for row in others],
+            map(_cells, others),
         ),
         f"<details><summary>{len(kept)} tests kept: they pass on both</summary>",
         table(("test", "solver"), [(code(row.test), row.solver) for row in kept]),

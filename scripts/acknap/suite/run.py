@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from acknap.base.errors import HarnessError
+from acknap.base.files import scratch
 from acknap.base.progress import working
 from acknap.suite import outcomes
 from acknap.suite.outcomes import Outcome
@@ -83,8 +83,7 @@ def run(
         raise HarnessError(f"{where}: no test file to run in {suite}")
     out.mkdir(parents=True, exist_ok=True)
     # Outside any checkout, so that no conftest and no torch/ folder is picked up.
-    with tempfile.TemporaryDirectory(prefix="acknap-") as temporary:
-        work = Path(temporary).resolve()
+    with scratch() as work:
         hidden = shutil.ignore_patterns("__pycache__", ".*")
         shutil.copytree(suite, work / "suite", ignore=hidden)
         # A configuration of its own: none of the harness's, none of the user's.

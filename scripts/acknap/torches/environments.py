@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 
 from acknap.base import git
 from acknap.base.errors import HarnessError, SeriesError
-from acknap.base.files import link, write_atomic
+from acknap.base.files import compiled, link, write_atomic
 from acknap.base.layout import Layout
 from acknap.base.locks import locked
 from acknap.base.progress import working
@@ -171,8 +171,8 @@ def _replace(
         write_atomic(environment.site_packages / path, content)
     for path in (*stale, *contents):
         file = environment.site_packages / path
-        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
-            compiled.unlink()
+        for one in compiled(file):
+            one.unlink()
     _released(original)
 
 

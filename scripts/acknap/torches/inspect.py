@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from acknap.base.errors import HarnessError, last_line
+from acknap.base.files import scratch
 from acknap.base.layout import INSIDE
 from acknap.torches.environments import Environment
 from acknap.torches.worker import clean_variables
@@ -51,15 +50,15 @@ def inspect(environment: Environment, imports: Iterable[Import] = ()) -> Interpr
     """
     pins = environment.files
     request = {"files": sorted(pins), "imports": sorted(imports)}
-    with tempfile.TemporaryDirectory(prefix="acknap-") as scratch:
+    with scratch() as folder:
         result = subprocess.run(
             # Isolated: only the environment's own packages can be imported.
             [environment.python, "-I", "-B", PROBE],
             input=json.dumps(request),
             capture_output=True,
             text=True,
-            cwd=scratch,
-            env=clean_variables(Path(scratch)),
+            cwd=folder,
+            env=clean_variables(folder),
         )
     where = label(environment)
     if result.returncode:

@@ -4,7 +4,6 @@ import json
 import os
 import select
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from acknap.base.errors import HarnessError, last_line
+from acknap.base.files import scratch
 
 # What a user's shell may hold that changes what Python, pytest or torch does.
 DROPPED_PREFIXES = ("PYTHON", "PYTEST", "PYTORCH", "TORCH", "TRITON", "EXPECTTEST")
@@ -23,10 +23,10 @@ ONE_THREAD = dict.fromkeys(
 )
 
 
-def clean_variables(scratch: Path) -> dict[str, str]:
+def clean_variables(folder: Path) -> dict[str, str]:
     """Return the environment variables of a test process.
 
-    Everything that torch, triton or a test caches goes below ``scratch``: on a
+    Everything that torch, triton or a test caches goes below ``folder``: on a
     second run of the same model a warm cache would keep the solver from being
     called at all. The hash seed stays random.
     """
@@ -42,9 +42,9 @@ def clean_variables(scratch: Path) -> dict[str, str]:
         "TMPDIR": "tmp",
     }
     for variable, name in fresh.items():
-        folder = scratch / name
-        folder.mkdir(parents=True, exist_ok=True)
-        kept[variable] = str(folder)
+        cache = folder / name
+        cache.mkdir(parents=True, exist_ok=True)
+        kept[variable] = str(cache)
     return kept | {
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONNOUSERSITE": "1",
@@ -85,23 +85,21 @@ class Worker:
         self.description: Mapping[str, Any] = self.ask({"op": "describe"})
 
     def _start(self) -> None:
-        scratch = Path(
-            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="acknap-"))
-        )
+        folder = self._stack.enter_context(scratch())
         # Without one thread the libraries choose.
         variables = {
             name: value
-            for name, value in clean_variables(scratch).items()
+            for name, value in clean_variables(folder).items()
             if name not in ONE_THREAD
         } | (ONE_THREAD if self._one_thread else {})
-        self._errors = (scratch / "stderr").open("w+b")
+        self._errors = (folder / "stderr").open("w+b")
         self._stack.callback(self._errors.close)
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            cwd=scratch,
+            cwd=folder,
             env=variables,
         )
         self._stack.callback(self._process.wait)
@@ -161,13 +159,13 @@ def run_workers(commands: Mapping[Path, Sequence[str | Path]]) -> None:
         HarnessError: One failed; the end of its log says why.
     """
     processes: dict[Path, subprocess.Popen[bytes]] = {}
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
-        variables = clean_variables(Path(name)) | ONE_THREAD
+    with scratch() as folder:
+        variables = clean_variables(folder) | ONE_THREAD
         try:
             for log, command in commands.items():
                 with log.open("wb") as out:
                     processes[log] = subprocess.Popen(
-                        command, cwd=name, env=variables, stdout=out, stderr=out
+                        command, cwd=folder, env=variables, stdout=out, stderr=out
                     )
             statuses = {log: one.wait() for log, one in processes.items()}
         except BaseException:

@@ -143,11 +143,8 @@ def _series(
     name: str, table: Mapping[str, Any], tables: Mapping[str, Any]
 ) -> SeriesEntry:
     origin = table.get("variant_of")
-    if origin is None:
-        shared = table
-    elif origin in tables and "variant_of" not in tables[origin]:
-        shared = tables[origin]
-    else:
+    shared = table if origin is None else tables.get(origin)
+    if shared is None or (origin and "variant_of" in shared):
         raise ValueError(f"{name} is a variant of {origin}, which is no series to vary")
     return SeriesEntry(
         name=name,

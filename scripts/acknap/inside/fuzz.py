@@ -28,6 +28,8 @@ from typing import Any
 
 Record = dict[str, Any]
 
+_LIMIT = 180  # seconds a program
+
 
 def read(paths: Iterable[Path]) -> dict[int, Record]:
     """The records of some files by seed; the last one of a seed counts."""
@@ -124,10 +126,7 @@ def run(args: argparse.Namespace) -> int:
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     fuzz = load(args.test_file)
     cut_faster()
-    options: Record = {
-        "inductor_share": args.inductor_share,
-        "max_sets": args.max_sets,
-    }
+    options: Record = {"max_sets": 5}
     if args.stock:
         options["stock_partitioners"] = fuzz.load_stock(str(args.stock))
     seeds = json.loads(args.seeds.read_text())
@@ -138,10 +137,9 @@ def run(args: argparse.Namespace) -> int:
     counts: collections.Counter[str] = collections.Counter()
     with args.output.open("a") as output:
         for index, seed in enumerate(seeds):
-            if started(marker, seed) > 2:
-                record = {"seed": seed, "crashed": True}
-            else:
-                record = one(fuzz, seed, options, args.timeout, marker)
+            record: Record = {"seed": seed, "crashed": True}
+            if started(marker, seed) <= 2:
+                record = one(fuzz, seed, options, marker)
             output.write(json.dumps(record) + "\n")
             output.flush()
             counts.update(kinds(record))
@@ -161,9 +159,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def one(fuzz: Any, seed: int, options: Record, timeout: int, marker: Path) -> Record:
+def one(fuzz: Any, seed: int, options: Record, marker: Path) -> Record:
     """The record of one program; an error of the fuzzer is a record, too."""
-    signal.alarm(timeout)
+    signal.alarm(_LIMIT)
     try:
         record: Record = fuzz.run_program(seed, options)
     except KeyboardInterrupt:
@@ -182,11 +180,9 @@ def one(fuzz: Any, seed: int, options: Record, timeout: int, marker: Path) -> Re
 
 def kinds(record: Record) -> set[str]:
     """What a record counts as."""
-    missed = [name for name in ("crashed", "harness", "skipped") if name in record]
-    found: set[str] = {missed[0] if missed else "ran"}
-    if record.get("knapsack"):
-        found.add("knapsack")
-    return found | {failure["kind"] for failure in record.get("failures", ())}
+    missed = (name for name in ("crashed", "harness", "skipped") if name in record)
+    found = {next(missed, "ran"), *(f["kind"] for f in record.get("failures", ()))}
+    return found | ({"knapsack"} if record.get("knapsack") else set())
 
 
 def wrong(record: Record) -> bool:
@@ -198,19 +194,15 @@ def failed(record: Record) -> bool:
     return bool(kinds(record) - {"ran", "knapsack", "skipped"})
 
 
-def wrong_points(record: Record) -> set[str]:
-    """Budgets and solvers with a wrong gradient or an error."""
-    return {
+def newly_wrong(ours: Record, stock: Record) -> bool:
+    """Whether ours is wrong at a budget and solver with which stock is known right."""
+    found = (
         point
-        for failure in record.get("failures", ())
+        for failure in ours.get("failures", ())
         if failure["kind"] in ("wrong gradient", "raises")
         for point in failure.get("points", ())
-    }
-
-
-def newly_wrong(ours: Record, stock: Record) -> set[str]:
-    """Points that are wrong in ours and known to be right in stock."""
-    return wrong_points(ours) & set(stock.get("right", ()))
+    )
+    return not set(stock.get("right", ())).isdisjoint(found)
 
 
 def summary(args: argparse.Namespace) -> int:
@@ -221,9 +213,7 @@ def summary(args: argparse.Namespace) -> int:
     """
     ours = read(args.outputs)
     stock = read(args.stock or [])
-    total: collections.Counter[str] = collections.Counter()
-    for record in ours.values():
-        total.update(kinds(record))
+    total = collections.Counter(kind for r in ours.values() for kind in kinds(r))
     seconds = [r["seconds"] for r in ours.values() if "seconds" in r]
     versions = {r["torch"] for r in ours.values() if "torch" in r}
     print(f"torch {', '.join(sorted(versions))}")
@@ -232,36 +222,39 @@ def summary(args: argparse.Namespace) -> int:
         print(f"  {count:6} {kind}")
     for kind in ("wrong gradient", "raises", "over budget"):
         by_feature(kind, ours, stock)
-    alone = ("over budget", "measured above promised", "ranks differ")
+    alone = ("over budget", "measured above promised", "ranks differ", "crashed")
     worse = any(total[kind] for kind in alone)
-    worse |= any("crashed" in record for record in ours.values())
-    if not stock:
-        worse |= any(map(wrong, ours.values()))
+    if stock:
+        worse |= beside(ours, stock)
     else:
-        both = ours.keys() & stock.keys()
-        only = sorted(s for s in both if wrong(ours[s]) and not wrong(stock[s]))
-        gone = sorted(s for s in both if wrong(stock[s]) and not wrong(ours[s]))
-        print(f"programs that stock ran, too: {len(both)}")
-        print(f"stock wrong or raising: {sum(wrong(stock[s]) for s in both)}")
-        print(f"ours wrong or raising: {sum(wrong(ours[s]) for s in both)}")
-        print(f"stock right and ours wrong or raising: {len(only)} {only[:40]}")
-        print(f"stock wrong and ours right: {len(gone)}")
-        newly = [s for s in sorted(both) if newly_wrong(ours[s], stock[s])]
-        print(f"ours wrong at a budget where stock is right: {len(newly)} {newly[:40]}")
-        worse |= bool(only or newly)
+        worse |= any(map(wrong, ours.values()))
     examples(ours)
     return int(worse)
 
 
+def beside(ours: dict[int, Record], stock: dict[int, Record]) -> bool:
+    """Print what stock's runs say of ours; return whether ours are worse somewhere."""
+    both = sorted(ours.keys() & stock.keys())
+    bad, bad_stock = ({s for s in both if wrong(side[s])} for side in (ours, stock))
+    only = sorted(bad - bad_stock)
+    newly = [s for s in both if newly_wrong(ours[s], stock[s])]
+    print(f"programs that stock ran, too: {len(both)}")
+    print(f"stock wrong or raising: {len(bad_stock)}")
+    print(f"ours wrong or raising: {len(bad)}")
+    print(f"stock right and ours wrong or raising: {len(only)} {only[:40]}")
+    print(f"stock wrong and ours right: {len(bad_stock - bad)}")
+    print(f"ours wrong at a budget where stock is right: {len(newly)} {newly[:40]}")
+    return bool(only or newly)
+
+
 def by_feature(kind: str, ours: dict[int, Record], stock: dict[int, Record]) -> None:
     """How often programs with a feature have a kind of failure, ours and stock's."""
-    counts: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
     for column, records in enumerate((ours, stock)):
         for record in records.values():
             for name in record.get("features", ()):
-                row = counts.setdefault(name, [0, 0, 0, 0])
-                row[2 * column] += 1
-                row[2 * column + 1] += kind in kinds(record)
+                counts[name][2 * column] += 1
+                counts[name][2 * column + 1] += kind in kinds(record)
     print(f"{kind}, by feature (programs with it: ours of all, stock of all)")
     for name, (all_ours, bad, all_stock, bad_stock) in sorted(
         counts.items(), key=lambda item: -item[1][1] / max(item[1][0], 1)
@@ -272,10 +265,10 @@ def by_feature(kind: str, ours: dict[int, Record], stock: dict[int, Record]) -> 
 
 def examples(records: dict[int, Record]) -> None:
     """A few seeds of each kind of failure."""
-    seeds: dict[str, list[int]] = {}
+    seeds: dict[str, list[int]] = collections.defaultdict(list)
     for seed, record in sorted(records.items()):
         for kind in kinds(record) - {"ran", "knapsack"}:
-            seeds.setdefault(kind, []).append(seed)
+            seeds[kind].append(seed)
     for kind, found in sorted(seeds.items()):
         print(f"{kind}: {' '.join(map(str, found[:20]))}")
 
@@ -289,9 +282,6 @@ def main() -> int:
     runs.add_argument("seeds", type=Path, help="a list, in JSON")
     runs.add_argument("output", type=Path)
     runs.add_argument("--stock", type=Path, help="partitioners.py of the release")
-    runs.add_argument("--inductor-share", type=float, default=0.0)
-    runs.add_argument("--max-sets", type=int, default=5)
-    runs.add_argument("--timeout", type=int, default=180, help="seconds a program")
     runs.set_defaults(function=run)
     counts = modes.add_parser("summary")
     counts.add_argument("outputs", type=Path, nargs="+")

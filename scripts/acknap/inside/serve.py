@@ -44,11 +44,11 @@ def answers_apart() -> TextIO:
 
 
 def serve(worker: object, answers: TextIO) -> None:
-    """Answer requests by the worker's methods until standard input ends."""
+    """Answer requests by the worker's methods, "op", until standard input ends."""
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = getattr(worker, request["op"])(request)
+            answer = getattr(worker, request.pop("op"))(**request)
         except Exception as error:  # a solver or a model may raise anything
             answer = {"error": type(error).__name__, "message": str(error)}
         print(json.dumps(answer), file=answers, flush=True)

@@ -38,11 +38,12 @@ from acknap.inside.serve import FOLDER, answers_apart, code_hash, serve, version
 
 PACKAGES = ("torch", "numpy", "scipy", "ortools")
 
+Floats = list[float]
 # The saved items, the runtime that the solver claims, an upper bound, and the items to
 # recompute; None for what the solver does not return.
 Answer = tuple[Sequence[int], float | None, float | None, Sequence[int] | None]
 # (memory, runtimes, budgets, limit in seconds) -> one answer per budget
-Solve = Callable[[list[float], list[float], list[float], float], list[Answer]]
+Solve = Callable[[Floats, Floats, Floats, float], list[Answer]]
 
 
 class Solver(NamedTuple):
@@ -72,12 +73,8 @@ def of_torch(module: str, name: str) -> Callable[[], Solve]:
         function: Any = getattr(importlib.import_module(f"{FOLDER}.{module}"), name)
 
         def solve(
-            memory: list[float],
-            runtimes: list[float],
-            budgets: list[float],
-            limit: float,
+            memory: Floats, runtimes: Floats, budgets: Floats, _: float
         ) -> list[Answer]:
-            del limit
             found = [function(memory, runtimes, budget) for budget in budgets]
             return [(saved, runtime, None, rest) for runtime, saved, rest in found]
 
@@ -91,9 +88,8 @@ def prepared() -> Solve:
     module: Any = importlib.import_module(f"{FOLDER}.knapsack_exact")
 
     def solve(
-        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+        memory: Floats, runtimes: Floats, budgets: Floats, _: float
     ) -> list[Answer]:
-        del limit
         prepared = module.ExactKnapsack(memory, runtimes)
         plans = [prepared.solve(budget) for budget in budgets]
         return [(p.saved, p.runtime, p.upper_bound, p.recomputable) for p in plans]
@@ -106,9 +102,8 @@ def sort_baseline() -> Solve:
     torch: Any = importlib.import_module("torch")
 
     def solve(
-        memory: list[float], runtimes: list[float], budgets: list[float], limit: float
+        memory: Floats, runtimes: Floats, budgets: Floats, _: float
     ) -> list[Answer]:
-        del limit
         columns = (torch.tensor(x, dtype=torch.float64) for x in (runtimes, memory))
         torch.sort(torch.div(*columns), descending=True)
         return [((), None, None, None)] * len(budgets)
@@ -158,12 +153,11 @@ class Worker:
 
     def __init__(self) -> None:
         self.solvers = available()
-        self.problem: tuple[list[float], list[float]] = ([], [])
+        self.problem: tuple[Floats, Floats] = ([], [])
         self.trainer: Any = None
 
-    def describe(self, request: dict[str, Any]) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Say what this environment is."""
-        del request
         torch = sys.modules.get("torch")
         return {
             "solvers": sorted(self.solvers),
@@ -173,63 +167,66 @@ class Worker:
             "packages": {name: version(name) for name in PACKAGES},
         }
 
-    def threads(self, request: dict[str, Any]) -> dict[str, Any]:
+    def threads(self) -> dict[str, int]:
         """Say how many threads torch may use: the session's variables decide."""
-        del request
         return {"threads": importlib.import_module("torch").get_num_threads()}
 
-    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+    def load(self, memory: Floats, runtimes: Floats) -> dict[str, Any]:
         """Take the problem of the requests that follow."""
-        self.problem = (request["memory"], request["runtimes"])
+        self.problem = (memory, runtimes)
         return {}
 
-    def solve(self, request: dict[str, Any]) -> dict[str, Any]:
+    def solve(
+        self, solver: str, budgets: Floats, number: int, limit: float
+    ) -> dict[str, Any]:
         """Solve ``number`` times without garbage collection; seconds are per time."""
-        solver, budgets = self.solvers[request["solver"]], request["budgets"]
-        number, limit = request["number"], request["limit"]
+        solve = self.solvers[solver]
         answers: list[Answer] = []
         gc.collect()
         gc.disable()
         start = time.perf_counter()
         for _ in range(number):
-            answers = solver(*self.problem, budgets, limit)
+            answers = solve(*self.problem, budgets, limit)
         seconds = (time.perf_counter() - start) / number
         gc.enable()
         return {"seconds": seconds, "answers": self._without_rest(answers)}
 
-    def batch(self, request: dict[str, Any]) -> dict[str, Any]:
+    def batch(
+        self, solver: str, problems: list[tuple[Floats, Floats, float]]
+    ) -> dict[str, Any]:
         """Solve many small problems; an answer is the saved items or an error."""
-        solver = self.solvers[request["solver"]]
         answers: list[list[int] | str] = []
-        for memory, runtimes, budget in request["problems"]:
+        for memory, runtimes, budget in problems:
             self.problem = (memory, runtimes)
             try:
-                found = solver(memory, runtimes, [budget], math.inf)
+                found = self.solvers[solver](memory, runtimes, [budget], math.inf)
                 answers.append(list(self._without_rest(found)[0][0]))
             except Exception as error:  # a solver may raise anything
                 answers.append(type(error).__name__)
         return {"answers": answers}
 
-    def memory(self, request: dict[str, Any]) -> dict[str, Any]:
+    def memory(
+        self, solver: str, budgets: Floats, headroom: int | None
+    ) -> dict[str, Any]:
         """Solve once and return how far the resident memory rose above its start.
 
         Pages of libraries that are read in for the first time do not count.
         """
-        solver = self.solvers[request["solver"]]
+        solve = self.solvers[solver]
         # Warm up, with items enough for whatever code a solver keeps for many.
         some = range(1000)
         weights = [(1 + i % 97) / 1e4 for i in some]
-        solver(weights, [1.0 + i * 31 % 89 for i in some], [0.01], math.inf)
+        solve(weights, [1.0 + i * 31 % 89 for i in some], [0.01], math.inf)
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         # Sets the peak, VmHWM, to the present size.
         Path("/proc/self/clear_refs").write_text("5")
-        if request["headroom"] is not None:
-            limit = status("VmSize") + request["headroom"]
+        if headroom is not None:
+            limit = status("VmSize") + headroom
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         files, before, start = status("RssFile"), status("VmHWM"), time.perf_counter()
-        answers = solver(*self.problem, request["budgets"], math.inf)
+        answers = solve(*self.problem, budgets, math.inf)
         seconds = time.perf_counter() - start
         return {
             "growth": status("VmHWM") - before - (status("RssFile") - files),
@@ -237,23 +234,22 @@ class Worker:
             "answers": self._without_rest(answers),
         }
 
-    def compile(self, request: dict[str, Any]) -> dict[str, Any]:
+    def compile(self, file: str, solver: str, budget: float) -> dict[str, int]:
         """Compile a file's model; return the bytes that its forward pass saves."""
-        trainer = runpy.run_path(request["file"])["Trainer"]
-        self.trainer = trainer(request["solver"], request["budget"])
+        self.trainer = runpy.run_path(file)["Trainer"](solver, budget)
         return {"saved_bytes": self.trainer.saved_bytes}
 
-    def train(self, request: dict[str, Any]) -> dict[str, Any]:
+    def train(self, steps: int) -> dict[str, Any]:
         """Train that model on; seconds are per step."""
         start = time.perf_counter()
-        losses = [self.trainer.step() for _ in range(request["steps"])]
+        losses = [self.trainer.step() for _ in range(steps)]
         seconds = (time.perf_counter() - start) / len(losses)
         return {"losses": losses, "seconds": seconds}
 
-    def price(self, request: dict[str, Any]) -> dict[str, Any]:
+    def price(self, budget: float) -> dict[str, float]:
         """Return what a little more memory is worth at a budget."""
         module: Any = importlib.import_module(f"{FOLDER}.knapsack_exact")
-        plan = module.ExactKnapsack(*self.problem).solve(request["budget"])
+        plan = module.ExactKnapsack(*self.problem).solve(budget)
         return {"price": plan.marginal_runtime}
 
     def _without_rest(self, answers: list[Answer]) -> list[Answer]:

@@ -4,13 +4,12 @@ Runs inside an environment with torch. Same kinds as the captured models.
 """
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from acknap.inside.models.builtin import Built, Experts, Gated, Language, Layer, Net
+from acknap.inside.models.builtin import BUILT_IN, Built, Sizes
 from acknap.inside.models.named import build
 
 _TEXT = "batch=4&length=64&vocab_size=256&dtype=float32"
@@ -38,37 +37,8 @@ LIBRARY = {
 }
 
 
-def _language(causal: bool, make_feed: Callable[[], nn.Module]) -> Built:
-    layers: list[nn.Module] = [
-        Layer(64, 4, make_feed(), causal=causal) for _ in range(3)
-    ]
-    tokens, targets = (torch.empty(4, 64, dtype=torch.long) for _ in range(2))
-    return Built(Language(256, 64, layers), (tokens, targets), {})
-
-
-def _decoder() -> Built:
-    return _language(True, lambda: Gated(64, 176))
-
-
-def _encoder() -> Built:
-    def feed() -> nn.Module:
-        parts = (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
-        return nn.Sequential(*parts, nn.Dropout(0.1))
-
-    return _language(False, feed)
-
-
-def _moe() -> Built:
-    return _language(True, lambda: Experts(64, 128, 4))
-
-
-def _convnet() -> Built:
-    images = tuple(torch.empty(2, 3, 32, 32) for _ in range(2))
-    return Built(Net(16, 3), images, {})
-
-
-BUILT_IN = {"decoder": _decoder, "encoder": _encoder, "moe": _moe, "convnet": _convnet}
-MODELS = (*BUILT_IN, *LIBRARY)
+_SMALL = Sizes(64, 4, 3, 256, 64, 4, (16, 3), (2, 3, 32, 32))
+MODELS = ("decoder", "encoder", "moe", "convnet", *LIBRARY)
 # These do not run under autocast, compiled or not.
 FLOAT32_ONLY = ("moe",)
 
@@ -77,7 +47,10 @@ def make(name: str) -> Built:
     """Build a model, with numbers that are the same in every environment."""
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)
-    made = BUILT_IN[name]() if name in BUILT_IN else _library(LIBRARY[name])
+    if name in LIBRARY:
+        made = build(f"transformers:{LIBRARY[name]}")
+    else:
+        made = BUILT_IN[name](_SMALL)
     made.model.train()
     with torch.no_grad():
         for parameter in made.model.parameters():
@@ -89,10 +62,6 @@ def make(name: str) -> Built:
             else:  # a class of an image is 0 or 1
                 tensor.random_(0, 2 if tensor.dim() == 1 else 256)
     return made
-
-
-def _library(name: str) -> Built:
-    return build(f"transformers:{name}")
 
 
 def blocks(model: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -10,17 +10,18 @@ The input of a block is a temporary: nobody but the block's backward keeps it.
 """
 
 import argparse
-import contextlib
 import gc
+import itertools
 import json
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 # Isolated, Python does not look beside this file.
 sys.path.append(str(Path(__file__).parents[3]))
@@ -42,9 +43,10 @@ from acknap.inside.models.block_models import (
     make,
     storages,
 )
+from acknap.inside.models.builtin import Built
 from acknap.inside.models.joint_graphs import treat_attention_as_on_cuda
 from acknap.inside.models.live import Live
-from acknap.inside.models.partition import COUNTING
+from acknap.inside.models.partition import COUNTING, options
 from acknap.inside.serve import code_hash
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
@@ -73,15 +75,6 @@ class _Graphs:
         forward = set(node_info.required_fw_nodes)
         self.again[number] = len(live.recomputed(saved) & forward)
         return saved
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Be asked instead of the partitioner."""
-        partitioners.choose_saved_values_set = self.choose
-        try:
-            yield
-        finally:
-            partitioners.choose_saved_values_set = self._choose
 
 
 def kept_by(node: Any) -> list[torch.Tensor]:
@@ -115,11 +108,11 @@ def autograd_nodes(result: torch.Tensor) -> list[Any]:
     return found
 
 
-def run_once(model: Any, built: Any, dtype: str) -> Any:
+def run_once(built: Built, dtype: str) -> Any:
     """Return the loss of one forward."""
     torch.manual_seed(1)
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "autocast"):
-        result = model(*built.arguments, **built.keywords)
+        result = built.model(*built.arguments, **built.keywords)
     return result if isinstance(result, torch.Tensor) else result["loss"]
 
 
@@ -130,22 +123,20 @@ def measure(name: str, dtype: str, solver: str, budget: float) -> Row:
     parts = blocks(built.model)
     for _, block in parts:
         block.compile(backend=BACKEND, dynamic=False)
-    options: dict[str, Any] = {
+    asked = options() | {
         "activation_memory_budget": budget,
         "activation_memory_budget_solver": solver,
-        "activation_memory_budget_runtime_estimator": "flops",
         "enable_autograd_cache": False,
     }
-    if hasattr(config, COUNTING):
-        options[COUNTING] = True
+    instead = mock.patch.object(partitioners, "choose_saved_values_set", graphs.choose)
     start = time.perf_counter()
-    with config.patch(options), graphs.noted():
-        run_once(built.model, built, dtype).backward()  # compiles
+    with config.patch(asked), instead:
+        run_once(built, dtype).backward()  # compiles
         seconds = time.perf_counter() - start
         built.model.zero_grad()
         gc.collect()
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-            loss = run_once(built.model, built, dtype)
+            loss = run_once(built, dtype)
             gc.collect()
         row = _alive(loss, graphs, held(built))
         row["allocated"] = sum(
@@ -156,14 +147,17 @@ def measure(name: str, dtype: str, solver: str, budget: float) -> Row:
         row["allocated"] -= loss.untyped_storage().nbytes()
         with FlopCounterMode(display=False) as counter:
             loss.backward()
-    grads = [p.grad for p in built.model.parameters() if p.grad is not None]
     row["flops"] = counter.get_total_flops()
     row["again"] = sum(graphs.again.values())
-    row["loss"] = float(loss.detach())
-    row["gradient"] = float(sum(g.double().pow(2).sum() for g in grads)) ** 0.5
-    row["seconds"] = round(seconds, 3)
-    row["blocks"] = len(parts)
-    return row
+    row |= _result(loss, built)
+    return row | {"seconds": round(seconds, 3), "blocks": len(parts)}
+
+
+def _result(loss: torch.Tensor, built: Built) -> Row:
+    """Return a loss, and the norm of the gradients that its backward left."""
+    grads = [p.grad for p in built.model.parameters() if p.grad is not None]
+    norm = float(sum(g.double().pow(2).sum() for g in grads)) ** 0.5
+    return {"loss": float(loss.detach()), "gradient": norm}
 
 
 def _alive(loss: torch.Tensor, graphs: _Graphs, others: dict[int, int]) -> Row:
@@ -202,38 +196,33 @@ def _alive(loss: torch.Tensor, graphs: _Graphs, others: dict[int, int]) -> Row:
 def eager(name: str, dtype: str) -> Row:
     """Measure a model without compiling anything: what its gradients should be."""
     built = make(name)
-    loss = run_once(built.model, built, dtype)
+    loss = run_once(built, dtype)
     loss.backward()
-    grads = [p.grad for p in built.model.parameters() if p.grad is not None]
-    norm = float(sum(g.double().pow(2).sum() for g in grads)) ** 0.5
-    return {"loss": float(loss.detach()), "gradient": norm}
+    return _result(loss, built)
 
 
 def plan(
     models: list[str], budgets: list[float]
 ) -> Iterator[tuple[str, str, str, float]]:
     """Return what is measured: model, precision, solver, budget."""
-    ours = hasattr(config, COUNTING)
-    solvers = ("dp", "greedy", *(("exact",) if ours else ()))
+    solvers = ("dp", "greedy", *(("exact",) if hasattr(config, COUNTING) else ()))
     for name in models:
         for dtype in ("float32", *(() if name in FLOAT32_ONLY else ("autocast",))):
             yield name, dtype, "eager", 1.0
             yield name, dtype, "dp", 1.0
-            for budget in budgets:
-                for solver in solvers:
-                    yield name, dtype, solver, budget
+            for budget, solver in itertools.product(budgets, solvers):
+                yield name, dtype, solver, budget
 
 
 def main() -> None:
     """Measure what is missing."""
     parser = argparse.ArgumentParser()
     parser.add_argument("output", type=Path)
-    parser.add_argument("--packages", default=None)
+    parser.add_argument("--packages", default="")
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     parser.add_argument("--budgets", nargs="*", type=float, default=list(BUDGETS))
     arguments = parser.parse_args()
-    if arguments.packages:
-        sys.path.append(arguments.packages)
+    sys.path.append(arguments.packages)
     torch.set_num_threads(1)
     treat_attention_as_on_cuda()
     digest = sha256(Path(partitioners.__file__).read_bytes() + code_hash().encode())
@@ -242,7 +231,7 @@ def main() -> None:
     if arguments.output.exists():
         rows = map(json.loads, arguments.output.read_text().splitlines())
         done = {(r["model"], r["dtype"], r["solver"], r["budget"]) for r in rows}
-    failed: dict[str, int] = defaultdict(int)
+    failed: Counter[str] = Counter()
     with arguments.output.open("a") as output:
         for key in plan(arguments.models, arguments.budgets):
             if key in done:

@@ -20,6 +20,22 @@ class Built(NamedTuple):
     keywords: dict[str, Any]
 
 
+class Sizes(NamedTuple):
+    """Of language models; of a net, its width and depth, and of its batch of images."""
+
+    width: int
+    heads: int
+    layers: int
+    vocabulary: int
+    length: int
+    experts: int
+    net: tuple[int, int]
+    images: tuple[int, ...]
+
+
+LARGE = Sizes(2048, 16, 8, 32000, 2048, 8, (64, 5), (8, 3, 256, 256))
+
+
 class Norm(nn.Module):
     """Root mean square norm."""
 
@@ -52,8 +68,9 @@ class Attention(nn.Module):
 class Gated(nn.Module):
     """A gated feed-forward layer."""
 
-    def __init__(self, width: int, inner: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
+        inner = 11 * width // 4
         self.up = nn.Linear(width, inner, bias=False)
         self.gate = nn.Linear(width, inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
@@ -65,11 +82,11 @@ class Gated(nn.Module):
 class Experts(nn.Module):
     """Every token goes through two of the experts; all have room for an equal share."""
 
-    def __init__(self, width: int, inner: int, experts: int) -> None:
+    def __init__(self, width: int, experts: int) -> None:
         super().__init__()
         self.router = nn.Linear(width, experts, bias=False)
-        self.up = nn.Parameter(torch.empty(experts, width, inner))
-        self.down = nn.Parameter(torch.empty(experts, inner, width))
+        self.up = nn.Parameter(torch.empty(experts, width, 2 * width))
+        self.down = nn.Parameter(torch.empty(experts, 2 * width, width))
 
     def forward(self, x: Any) -> Any:
         tokens = x.reshape(-1, x.shape[-1])
@@ -153,34 +170,38 @@ class Net(nn.Module):
         return F.mse_loss(self.leave(x), target)
 
 
-def _language(causal: bool, make_feed: Callable[[], nn.Module], layers: int) -> Built:
-    width, heads, vocabulary, length = 2048, 16, 32000, 2048
-    made: list[nn.Module] = [
-        Layer(width, heads, make_feed(), causal=causal) for _ in range(layers)
+def _language(
+    of: Sizes, make_feed: Callable[[], nn.Module], *, causal: bool = True
+) -> Built:
+    layers: list[nn.Module] = [
+        Layer(of.width, of.heads, make_feed(), causal=causal) for _ in range(of.layers)
     ]
-    tokens, targets = (torch.empty(4, length, dtype=torch.long) for _ in range(2))
-    return Built(Language(vocabulary, width, made), (tokens, targets), {})
+    texts = (torch.empty(4, of.length, dtype=torch.long) for _ in range(2))
+    return Built(Language(of.vocabulary, of.width, layers), tuple(texts), {})
 
 
-def _decoder() -> Built:
-    return _language(True, lambda: Gated(2048, 5632), 8)
+def _decoder(of: Sizes) -> Built:
+    return _language(of, lambda: Gated(of.width))
 
 
-def _encoder() -> Built:
+def _encoder(of: Sizes) -> Built:
     def feed() -> nn.Module:
-        parts = (nn.Linear(2048, 8192), nn.GELU(), nn.Linear(8192, 2048))
-        return nn.Sequential(*parts, nn.Dropout(0.1))
+        enter, leave = (
+            nn.Linear(of.width, 4 * of.width),
+            nn.Linear(4 * of.width, of.width),
+        )
+        return nn.Sequential(enter, nn.GELU(), leave, nn.Dropout(0.1))
 
-    return _language(False, feed, 8)
-
-
-def _convnet() -> Built:
-    images = (torch.empty(8, 3, 256, 256) for _ in range(2))
-    return Built(Net(64, 5), tuple(images), {})
+    return _language(of, feed, causal=False)
 
 
-def _moe() -> Built:
-    return _language(True, lambda: Experts(2048, 4096, 8), 6)
+def _convnet(of: Sizes) -> Built:
+    return Built(Net(*of.net), tuple(torch.empty(of.images) for _ in range(2)), {})
+
+
+def _moe(of: Sizes) -> Built:
+    fewer = of._replace(layers=min(of.layers, 6))
+    return _language(fewer, lambda: Experts(of.width, of.experts))
 
 
 BUILT_IN = {"decoder": _decoder, "encoder": _encoder, "convnet": _convnet, "moe": _moe}

@@ -38,25 +38,23 @@ class Worker:
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
 
-    def describe(self, request: dict[str, Any]) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Say what this environment has."""
-        del request
         transformers = version("transformers")
         versions = {"torch": torch.__version__, "transformers": transformers}
         return {"solvers": solvers(), "versions": versions}
 
-    def capture(self, request: dict[str, Any]) -> dict[str, Any]:
+    def capture(self, model: str) -> dict[str, Any]:
         """Trace a model and return the knapsacks of its graphs."""
-        self._graphs = [Graph(joint) for joint in trace(request["model"])]
+        self._graphs = [Graph(joint) for joint in trace(model)]
         return {"graphs": [_knapsack(graph) for graph in self._graphs]}
 
-    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+    def measure(
+        self, graph: int, solver: str, budget: float, file: str | None
+    ) -> dict[str, Any]:
         """Part one of the graphs with one solver and budget."""
-        function = None
-        if request["file"]:
-            function = _exact_knapsack(Path(request["file"]))
-        graph: Graph = self._graphs[request["graph"]]
-        return graph.measure(request["solver"], request["budget"], function)
+        function = _exact_knapsack(Path(file)) if file else None
+        return self._graphs[graph].measure(solver, budget, function)
 
 
 def _exact_knapsack(file: Path) -> Solver:
@@ -70,11 +68,11 @@ def _exact_knapsack(file: Path) -> Solver:
 
 
 def _knapsack(graph: Graph) -> dict[str, Any]:
-    aggressive = dict(enumerate(graph.exits))
+    more_aggressive, aggressive, *_ = (*graph.exits, None, None)
     return {
         "joint_nodes": len(graph.joint.graph.nodes),
-        "exit_ratio_more_aggressive": aggressive.get(0),
-        "exit_ratio_aggressive": aggressive.get(1),
+        "exit_ratio_more_aggressive": more_aggressive,
+        "exit_ratio_aggressive": aggressive,
         "min_act_GB": graph.least / 1e9,
         "max_act_GB": graph.most / 1e9,
         "unbudgeted": graph.unbudgeted,

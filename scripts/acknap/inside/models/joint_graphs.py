@@ -7,8 +7,8 @@ fake tensors on the CPU.
 import contextlib
 import gc
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 import torch._functorch.partitioners as partitioners
@@ -20,7 +20,7 @@ from torch.utils import flop_counter
 from acknap.inside.models.builtin import Built
 from acknap.inside.models.named import ModelError, build
 
-_operators: Callable[[], Any] = partitioners.get_default_op_list
+_operators: Any = partitioners.get_default_op_list
 _ATTENTION: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
@@ -86,15 +86,14 @@ def _faked(built: Built, mode: FakeTensorMode) -> Built:
         if isinstance(built.model, torch.nn.Module):
             for module in built.model.modules():
                 for table in (module._parameters, module._buffers):
-                    for name, tensor in table.items():
-                        table[name] = fake(tensor)
+                    table.update({name: fake(one) for name, one in table.items()})
         arguments, keywords = pytree.tree_map(fake, (built.arguments, built.keywords))
     return Built(built.model, arguments, keywords)
 
 
 def _compile(model: str, built: Built, mode: FakeTensorMode) -> list[Joint]:
     found: list[Joint] = []
-    choose: Callable[..., Any] = partitioners.choose_saved_values_set
+    choose: Any = partitioners.choose_saved_values_set
 
     def keep(graph: Any, node_info: Any, **_: Any) -> Any:
         found.append(Joint(graph, node_info))
@@ -103,24 +102,19 @@ def _compile(model: str, built: Built, mode: FakeTensorMode) -> list[Joint]:
     def part(graph: Any, inputs: Any) -> Any:
         # Dynamo made a fake mode for the graph, and 2.10 refuses inputs of another.
         context: Any = torch._guards.TracingContext.get()
-        made, context.fake_mode = context.fake_mode, mode
-        try:
+        with mock.patch.object(context, "fake_mode", mode):
             return lookup_backend("aot_eager_decomp_partition")(graph, inputs)
-        finally:
-            context.fake_mode = made
 
-    partitioners.choose_saved_values_set = keep
     torch._dynamo.reset()
     run = torch.compile(built.model, backend=part, dynamic=False)
+    kept = mock.patch.object(partitioners, "choose_saved_values_set", keep)
     try:
         # The model may print; standard output is for answers.
-        with mode, contextlib.redirect_stdout(sys.stderr):
+        with mode, contextlib.redirect_stdout(sys.stderr), kept:
             run(*built.arguments, **built.keywords)
     except Exception as error:
         text = " ".join(str(error).split())[:300]
         raise ModelError(f"{model}: {type(error).__name__}: {text}") from error
-    finally:
-        partitioners.choose_saved_values_set = choose
     return found
 
 

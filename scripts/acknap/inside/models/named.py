@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from acknap.inside.models.builtin import BUILT_IN, Built
+from acknap.inside.models.builtin import BUILT_IN, LARGE, Built
 
 _IMAGE = "IMAGE_CLASSIFICATION"
 _PAIRS = "SEQ_TO_SEQ_CAUSAL_LM"
@@ -43,11 +43,11 @@ def build(model: str) -> Built:
     Raises:
         ModelError: With what is wrong in one line.
     """
-    kind, separator, rest = model.partition(":")
+    kind, _, rest = model.partition(":")
     if model in BUILT_IN:
         torch.set_default_dtype(torch.bfloat16)
-        return BUILT_IN[model]()
-    if not separator or not kind or not rest:
+        return BUILT_IN[model](LARGE)
+    if not kind or not rest:
         raise ModelError(
             f"unknown model {model!r}: give one of {', '.join(BUILT_IN)}, "
             "module:function, or transformers:NAME"
@@ -71,14 +71,12 @@ def _users(module: str, name: str) -> Built:
         raise ModelError(f"{module}:{name} must return a pair: the model, its inputs")
     made, inputs = found
     if not callable(made):
-        raise ModelError(
-            f"{module}:{name}: the model, a {_kind(made)}, is not callable"
-        )
+        kind = type(made).__name__
+        raise ModelError(f"{module}:{name}: the model, a {kind}, is not callable")
     if isinstance(inputs, Mapping):
         return Built(made, (), dict(inputs))
-    if isinstance(inputs, tuple | list):
-        return Built(made, tuple(inputs), {})
-    return Built(made, (inputs,), {})
+    several = isinstance(inputs, tuple | list)
+    return Built(made, tuple(inputs) if several else (inputs,), {})
 
 
 def _transformers(text: str) -> Built:
@@ -158,10 +156,6 @@ def _count(options: dict[str, Any], name: str) -> int | None:
     if value is not None and (not isinstance(value, int) or value < 1):
         raise ModelError(f"{name}={value} is no whole number above 0")
     return value
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 def _one_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import torch._functorch.partitioners as partitioners
 from torch._functorch import config
@@ -19,6 +20,7 @@ from torch._inductor.fx_utils import get_node_storage
 
 from acknap.inside.models.joint_graphs import Joint
 from acknap.inside.models.live import Live
+from acknap.inside.solvers import SOLVERS
 
 # The option of the series to make and measure plans by the storages that they keep.
 COUNTING = "activation_memory_budget_count_storages"
@@ -31,10 +33,18 @@ Solver = Callable[[list[float], list[float], float], tuple[float, list[int], lis
 
 def solvers() -> list[str]:
     """Return the solvers that this torch has, and exact, which it can be handed."""
-    released = ("dp", "hirschberg", "ilp", "greedy")
-    functions = {name: NAMES.get(name, f"{name}_knapsack") for name in released}
-    found = [name for name in released if hasattr(partitioners, functions[name])]
-    return [*found, "exact"]
+    found = []
+    for name, row in SOLVERS.items():
+        with suppress(ImportError, AttributeError):
+            if row.listed and (name == "exact" or row.make()):
+                found.append(name)
+    return found
+
+
+def options() -> dict[str, Any]:
+    """Return torch's options of everything that is measured."""
+    found: dict[str, Any] = {"activation_memory_budget_runtime_estimator": "flops"}
+    return found | ({COUNTING: True} if hasattr(config, COUNTING) else {})
 
 
 class _StatedError(Exception):
@@ -95,21 +105,14 @@ class Graph:
         """Let the partitioner state the knapsack."""
 
         def state(
-            graph: Any, memory: list[float], runtimes: list[float], *rest: Any
+            _: Any, memory: list[float], runtimes: list[float], *rest: Any
         ) -> Any:
-            del graph
             self.memory, self.runtimes, self.nodes = memory, runtimes, rest[2]
             raise _StatedError
 
         # A budget that only an empty partition would keep.
-        with (
-            suppress(_StatedError),
-            self._hooks(state, self._cut),
-            _without_collector(),
-        ):
-            partitioners.choose_saved_values_set(
-                self.joint.graph, self.joint.node_info, memory_budget=1e-12
-            )
+        with suppress(_StatedError):
+            self._part(1e-12, state, self._cut)
 
     def measure(
         self, solver: str, budget: float, function: Solver | None = None
@@ -131,17 +134,11 @@ class Graph:
         spent = {"solve_seconds": 0.0, "cut_seconds": 0.0}
         cuts = 0
 
-        def solved(
-            graph: Any, memory: Any, runtimes: Any, most: Any, *rest: Any
-        ) -> Any:
+        def solved(*arguments: Any) -> Any:
             start = time.process_time()
-            if function is None:
-                plan = solve(graph, memory, runtimes, most, *rest)
-            else:
-                plan = function(memory, runtimes, most)
+            plans.append(function(*arguments[1:4]) if function else solve(*arguments))
             spent["solve_seconds"] += time.process_time() - start
-            plans.append(plan)
-            return plan
+            return plans[-1]
 
         def cut(*arguments: Any, **keywords: Any) -> Any:
             nonlocal cuts
@@ -156,14 +153,8 @@ class Graph:
             return found
 
         name = NAMES.get(solver, solver)
-        with (
-            config.patch(activation_memory_budget_solver=name),
-            self._hooks(solved, cut),
-            _without_collector(),
-        ):
-            saved = partitioners.choose_saved_values_set(
-                self.joint.graph, self.joint.node_info, memory_budget=budget
-            )
+        with config.patch(activation_memory_budget_solver=name):
+            saved = self._part(budget, solved, cut)
         record: dict[str, Any] = {"solver": solver, "budget": budget}
         record["knapsack_used"] = bool(plans)
         record |= self._delivered(saved)
@@ -219,30 +210,25 @@ class Graph:
             self._costs[node] = self._estimate_runtime(node)
         return self._costs[node]
 
-    @contextmanager
-    def _hooks(self, solve: Callable[..., Any], cut: Callable[..., Any]) -> Any:
-        """Put functions of ours in the place of the partitioner's."""
-        names = (
-            "solve_min_cut",
-            "estimate_runtime",
-            "_optimize_runtime_with_given_memory",
-        )
-        usual = [getattr(partitioners, name) for name in names]
-        self._solve_min_cut, self._estimate_runtime, _ = usual
-        try:
-            ours = (cut, self._estimate, solve)
-            for name, function in zip(names, ours, strict=True):
-                setattr(partitioners, name, function)
-            options: dict[str, Any] = {
-                "activation_memory_budget_runtime_estimator": "flops"
-            }
-            if hasattr(config, COUNTING):
-                options[COUNTING] = True
-            with config.patch(options):
-                yield
-        finally:
-            for name, function in zip(names, usual, strict=True):
-                setattr(partitioners, name, function)
+    def _part(
+        self, budget: float, solve: Callable[..., Any], cut: Callable[..., Any]
+    ) -> Any:
+        """Let the partitioner work with functions of ours in the place of its own."""
+        self._solve_min_cut: Any = partitioners.solve_min_cut
+        self._estimate_runtime: Any = partitioners.estimate_runtime
+        hooks: dict[str, Any] = {
+            "solve_min_cut": cut,
+            "estimate_runtime": self._estimate,
+            "_optimize_runtime_with_given_memory": solve,
+        }
+        with (
+            mock.patch.multiple(partitioners, **hooks),
+            config.patch(options()),
+            _without_collector(),
+        ):
+            return partitioners.choose_saved_values_set(
+                self.joint.graph, self.joint.node_info, memory_budget=budget
+            )
 
 
 def _size(nodes: Iterable[Any]) -> float:

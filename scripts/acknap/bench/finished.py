@@ -1,11 +1,13 @@
 """What the record holds of each kind of point, once it is measured."""
 
+import statistics
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from acknap.knapsack.checker import Summary
-from acknap.knapsack.truth import PROVEN
+from acknap.knapsack.families import sizes
+from acknap.knapsack.truth import PROVEN, extra_recomputation
 from acknap.models.parted import Parted
 
 
@@ -37,8 +39,7 @@ class Finished(_Row):
     @property
     def sizes(self) -> dict[str, int]:
         """The n, units, ... of a generated problem."""
-        pairs = (part.split("=") for part in self.problem.split(":")[1].split(","))
-        return {pair[0]: int(float(pair[1])) for pair in pairs if len(pair) == 2}
+        return sizes(self.problem)
 
     @property
     def name(self) -> str:
@@ -119,6 +120,14 @@ class Answers(Finished):
         """Return the best value at a row's budget; None: no reference."""
         return self.best[str(row.budget)]
 
+    def extra(self, row: Answer) -> float | None:
+        """Return `truth.extra_recomputation` of a row."""
+        return extra_recomputation(row.value, self.optimum(row), self.total)
+
+    def by(self, contender: str) -> list[Answer]:
+        """Return the rows of a contender."""
+        return [row for row in self.rows if row.contender == contender]
+
 
 class Small(Finished):
     """How often contenders are right on small problems, and the first wrong ones."""
@@ -143,6 +152,11 @@ class Memory(Finished):
     failed: str = ""
     asked: int | None = None
 
+    @property
+    def peak(self) -> float:
+        """The growth as a number of bytes; 0 if it failed."""
+        return float(self.growth or 0)
+
 
 class Run(_Row):
     """The training of one model.
@@ -158,6 +172,21 @@ class Run(_Row):
     saved_bytes: int
     losses: tuple[float, ...]
     seconds: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """Who trains, and at what budget."""
+        return f"{self.contender} at {self.budget:g}"
+
+    @property
+    def saved_mb(self) -> float:
+        """Bytes that the forward saves, in MB."""
+        return self.saved_bytes / 1e6
+
+    @property
+    def median_seconds(self) -> float:
+        """Median time of a step."""
+        return statistics.median(self.seconds)
 
 
 class Training(Finished):

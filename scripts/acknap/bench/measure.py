@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -23,9 +23,8 @@ from acknap.bench.plan import TRAINING_STEPS
 from acknap.bench.point import Point
 from acknap.bench.record import machine
 from acknap.knapsack import families
-from acknap.knapsack.checker import Checker, Summary, gaps
+from acknap.knapsack.checker import Checker, gap
 from acknap.knapsack.contenders import Contender
-from acknap.knapsack.families import Problem
 from acknap.knapsack.session import TRAINER, Session, SolverWorker
 from acknap.torches.worker import WorkerError
 
@@ -39,13 +38,21 @@ _POINT_SECONDS = 60.0
 _ASKED = re.compile(r"tr(?:ied|y) to allocate (\d+) bytes")
 
 
+def rounded(seconds: float) -> float:
+    """Return a time as the record keeps it: the clock's noise is left out."""
+    return float(f"{seconds:.4g}")
+
+
 class Measure:
     """Measures points in one session."""
 
     def __init__(self, layout: Layout, session: Session) -> None:
         self._layout = layout
         self._session = session
-        self._kinds: Mapping[str, Callable[[Point], Finished]] = {
+
+    def __call__(self, point: Point) -> Finished:
+        """Return the result of a point, ready for the record."""
+        kinds: Mapping[str, Callable[[Point], Finished]] = {
             "speed": self._speed,
             "answers": self._answers,
             "small": self._small,
@@ -53,47 +60,43 @@ class Measure:
             "limit": self._memory,
             "training": self._training,
         }
-
-    def __call__(self, point: Point) -> Finished:
-        """Return the result of a point, ready for the record."""
-        return self._kinds[point.kind](point)
+        return kinds[point.kind](point)
 
     def _speed(self, point: Point) -> Speed:
         """Time all contenders in interleaved rounds, and check every answer."""
         problem = families.load(self._layout, point.problem)
-        present, absent = self._present(point.contenders)
-        checker = Checker(problem)
-        first: dict[str, float] = {}
-        answers: dict[str, Summary] = {}
-        texts: dict[str, object] = {}
+        present, absent = self._session.parted(point.contenders)
+        task = (problem, point.budgets, LIMIT)
+        first: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
-        for contender in present:
+        for name in present:
             try:
-                answer = self._solve(problem, contender, point.budgets, 1)
-                if answer["seconds"] < SHORTEST:  # that was the warm-up
-                    answer = self._solve(problem, contender, point.budgets, 1)
+                first[name] = self._session.solve(name, *task)
+                if first[name]["seconds"] < SHORTEST:  # that was the warm-up
+                    first[name] = self._session.solve(name, *task)
             except WorkerError as error:
-                failed[contender] = str(error)
-                continue
-            first[contender] = answer["seconds"]
-            texts[contender] = answer["answers"]
-            answers[contender] = checker.summary(contender, point.budgets, answer)
-        numbers = {name: math.ceil(SHORTEST / s) for name, s in first.items()}
-        cost = sum(first[name] * numbers[name] for name in first)
+                failed[name] = str(error)
+                first.pop(name, None)
+        checker = Checker(problem)
+        answers = {
+            n: checker.summary(n, point.budgets, a["answers"]) for n, a in first.items()
+        }
+        numbers = {n: math.ceil(SHORTEST / a["seconds"]) for n, a in first.items()}
+        cost = sum(answer["seconds"] * numbers[n] for n, answer in first.items())
         rounds = min(point.rounds, max(3, int(_POINT_SECONDS / max(cost, 1e-9))))
         seconds: dict[str, list[float]] = {name: [] for name in first}
         order = list(first)
         for _ in range(rounds):
             for name in tuple(order):
                 try:
-                    answer = self._solve(problem, name, point.budgets, numbers[name])
+                    answer = self._session.solve(name, *task, numbers[name])
                 except WorkerError as error:  # a peer that is not done in time any more
                     failed[name] = str(error)
                     order.remove(name)
                     del seconds[name], answers[name]
                     continue
-                seconds[name].append(float(f"{answer['seconds']:.4g}"))
-                if answer["answers"] != texts[name]:
+                seconds[name].append(rounded(answer["seconds"]))
+                if answer["answers"] != first[name]["answers"]:
                     answers[name] = answers[name].model_copy(update={"changes": True})
             order = order[1:] + order[:1]
         return Speed(
@@ -108,20 +111,20 @@ class Measure:
     def _answers(self, point: Point) -> Answers:
         """Check every contender's answer at every budget."""
         problem = families.load(self._layout, point.problem)
-        present, absent = self._present(point.contenders)
+        present, absent = self._session.parted(point.contenders)
         checker = Checker(problem)
         rows: list[Answer] = []
-        for contender in present:
-            for budget in point.budgets:
-                about: dict[str, Any] = {"contender": contender, "budget": budget}
-                try:
-                    answer = self._solve(problem, contender, (budget,), 1)
-                except WorkerError as error:
-                    rows.append(Answer(**about, failed=str(error)))
-                    continue
-                (check,) = checks = checker.checks(contender, (budget,), answer)
-                about["gap"] = max(gaps(checks, answer), default=None)
-                rows.append(Answer(**about, **check.record()))
+        for contender, budget in itertools.product(present, point.budgets):
+            about: dict[str, Any] = {"contender": contender, "budget": budget}
+            try:
+                found = self._session.solve(contender, problem, (budget,), LIMIT)
+            except WorkerError as error:
+                rows.append(Answer(**about, failed=str(error)))
+                continue
+            answers = found["answers"]
+            (check,) = checks = checker.checks(contender, (budget,), answers)
+            about["gap"] = gap(checks, answers)
+            rows.append(Answer(**about, **check.record()))
         return Answers(
             rows=tuple(rows),
             best={str(b): checker.optimum(b, quantised=False) for b in point.budgets},
@@ -131,21 +134,18 @@ class Measure:
 
     def _small(self, point: Point) -> Small:
         """Count wrong answers on random problems, against brute force."""
-        _, _, text = point.problem.partition(":")
-        first, count = (int(part.partition("=")[2]) for part in text.split(","))
-        present, absent = self._present(point.contenders)
+        first, count = families.sizes(point.problem).values()
+        present, absent = self._session.parted(point.contenders)
         seeds = range(first, first + count)
         problems = [families.small(seed) for seed in seeds]
-        checkers = [Checker(problem, by_subsets=True) for problem, _ in problems]
+        checkers = [(Checker(problem, by_subsets=True), at) for problem, at in problems]
         counts, examples = {}, {}
         for name in present:
             side, solver = Contender.of(name)
             answers = self._session.worker(side).batch(solver, problems)
             faults = [
                 checker.fault(name, budget, answer)
-                for checker, (_, budget), answer in zip(
-                    checkers, problems, answers, strict=True
-                )
+                for (checker, budget), answer in zip(checkers, answers, strict=True)
             ]
             counts[name] = dict(Counter(fault or "right" for fault in faults))
             wrong = [seed for seed, f in zip(seeds, faults, strict=True) if f]
@@ -167,21 +167,22 @@ class Measure:
             worker.load(problem)
             answer = worker.ask(request | {"budgets": point.budgets}, 1200)
         except WorkerError as error:
-            asked = _ASKED.search(error.message)
-            return Memory(
-                failed=str(error)[:300], asked=int(asked[1]) if asked else None
-            )
+            found = _ASKED.search(error.message)
+            asked = int(found[1]) if found else None
+            return Memory(failed=str(error)[:300], asked=asked)
         finally:
             worker.close()
         return Memory(
             growth=answer["growth"],
-            seconds=float(f"{answer['seconds']:.4g}"),
-            answer=Checker(problem).summary(contender, point.budgets, answer),
+            seconds=rounded(answer["seconds"]),
+            answer=Checker(problem).summary(
+                contender, point.budgets, answer["answers"]
+            ),
         )
 
     def _training(self, point: Point) -> Training:
         """Train a model per contender and budget, a few steps of each in turn."""
-        present, absent = self._present(point.contenders)
+        present, absent = self._session.parted(point.contenders)
         workers: list[tuple[SolverWorker, dict[str, Any]]] = []
         with ExitStack() as stack:
             try:
@@ -197,19 +198,7 @@ class Measure:
                     for worker, run in workers:
                         answer = worker.ask({"op": "train", "steps": TRAINING_STEPS})
                         run["losses"] += answer["losses"]
-                        run["seconds"].append(float(f"{answer['seconds']:.4g}"))
+                        run["seconds"].append(rounded(answer["seconds"]))
             except WorkerError as error:
                 return Training(runs=(), failed=str(error)[:300], absent=absent)
         return Training(runs=tuple(Run(**run) for _, run in workers), absent=absent)
-
-    def _solve(
-        self, problem: Problem, contender: str, budgets: Sequence[float], number: int
-    ) -> dict[str, Any]:
-        side, solver = Contender.of(contender)
-        worker = self._session.worker(side)
-        worker.load(problem)
-        return worker.solve(solver, list(budgets), number, LIMIT)
-
-    def _present(self, contenders: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-        present = [name for name in contenders if self._session.has(name)]
-        return present, tuple(name for name in contenders if name not in present)

@@ -12,21 +12,17 @@ from acknap.bench.finished import Partitions
 from acknap.bench.point import Point
 from acknap.knapsack.contenders import Contender
 from acknap.models.parted import Parted
-from acknap.models.tracer import TRANSFORMERS, Tracer, transformers
+from acknap.models.tracer import TRANSFORMERS, Tracer
 
 
-class Partition:
-    """Measures points of the kind "partition"."""
+class Partition(ExitStack):
+    """Measures points of the kind "partition", with workers that it closes."""
 
     def __init__(self, layout: Layout, pythons: Mapping[str, Path]) -> None:
+        super().__init__()
         self._layout = layout
         self._pythons = pythons
         self._tracers: dict[tuple[str, bool], Tracer] = {}
-        self._stack = ExitStack()
-
-    def close(self) -> None:
-        """End the workers."""
-        self._stack.close()
 
     def __call__(self, point: Point) -> Partitions:
         """Part the largest graph of a model with every contender at every budget.
@@ -58,22 +54,19 @@ class Partition:
                 name = ".".join(contender)
                 rows.append(row.model_copy(update={"contender": name}))
             order = order[1:] + order[:1]
-        knapsacks = {side: graph for side, (*_, graph) in graphs.items()}
         return Partitions(
             items=len(found[0]["runtimes"]),
             total=sum(found[0]["runtimes"]),
-            unbudgeted={side: k["unbudgeted"] for side, k in knapsacks.items()},
+            unbudgeted={side: k["unbudgeted"] for side, (*_, k) in graphs.items()},
             rows=tuple(rows),
         )
 
     def _capture(self, side: str, model: str) -> tuple[Tracer, int, dict[str, Any]]:
         """Trace a model; return its largest graph's place and knapsack."""
-        needs = model.startswith(TRANSFORMERS)
-        key = side, needs
+        key = side, model.startswith(TRANSFORMERS)
         if key not in self._tracers:
-            more = (transformers(self._layout),) if needs else ()
-            made = Tracer(self._layout, side, self._pythons[side], packages=more)
-            self._tracers[key] = self._stack.enter_context(closing(made))
+            made = Tracer(self._layout, side, self._pythons[side], model)
+            self._tracers[key] = self.enter_context(closing(made))
         graphs = self._tracers[key].capture(model)
         index = max(range(len(graphs)), key=lambda i: len(graphs[i]["runtimes"]))
         return self._tracers[key], index, graphs[index]

@@ -38,16 +38,6 @@ class Point:
         return " ".join(parts)
 
 
-def in_units(
-    topic: str,
-    kind: str,
-    family: str,
-    n: int,
-    units: int,
-    contenders: tuple[str, ...],
-    rounds: int = 0,
-    headroom: int | None = None,
-) -> Point:
-    """Return a point whose budget is `units` whole units, half of all memory."""
-    spec = f"{family}:n={n},units={units}"
-    return Point(topic, kind, spec, (units / SCALE,), contenders, rounds, headroom)
+def in_units(family: str, n: int, units: int) -> tuple[str, tuple[float]]:
+    """Return a problem and its budget: `units` whole units, half of all memory."""
+    return f"{family}:n={n},units={units}", (units / SCALE,)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -35,26 +34,20 @@ from acknap.torches.inspect import inspect
 from acknap.upstream.targets import Target, Targets
 
 # The modules that a measured value depends on.
-_MEASURING = (
-    "bench/point.py",
-    "knapsack/session.py",
-    "knapsack/truth.py",
-    "models/tracer.py",
-    "inside/solvers.py",
-    "inside/peers.py",
-    "inside/trainer.py",
-    "bench/measure.py",
-    "knapsack/checker.py",
-    "bench/threads.py",
-    "knapsack/families.py",
-    "bench/partition.py",
-    "inside/models/capture.py",
-    "inside/models/builtin.py",
-    "inside/models/named.py",
-    "inside/models/joint_graphs.py",
-    "inside/models/live.py",
-    "inside/models/partition.py",
-)
+_MEASURING = {
+    "bench": ("measure", "partition", "point", "threads"),
+    "knapsack": ("checker", "families", "session", "truth"),
+    "models": ("tracer",),
+    "inside": ("peers", "solvers", "trainer"),
+    "inside/models": (
+        "builtin",
+        "capture",
+        "joint_graphs",
+        "live",
+        "named",
+        "partition",
+    ),
+}
 _Measuring = Callable[[Point], Finished]
 
 FULL, QUICK = "bench", "bench-quick"
@@ -93,15 +86,12 @@ def run_bench(
     inspect(stock)
     inspect(patched)
     peers = venv.extra(layout, "bench-peers", "the peers")
-    pythons = {
-        "stock": stock.python,
-        "patched": patched.python,
-        "peers": peers.python,
-    }
+    pythons: dict[str, Path] = {one.kind: one.python for one in (stock, patched)}
+    pythons["peers"] = peers.python
     with (
-        closing(Session(pythons)) as session,
-        closing(Partition(layout, pythons)) as partition,
-        closing(InThreads(layout, session)) as threads,
+        Session(pythons) as session,
+        Partition(layout, pythons) as partition,
+        InThreads(layout, session) as threads,
     ):
         record = bench_record.open_record(
             layout.results / (QUICK if quick else FULL),
@@ -121,7 +111,7 @@ def _key(
 ) -> dict[str, Any]:
     """Return what makes two runs comparable."""
     package = Path(__file__).parents[1]
-    files = [package / name for name in _MEASURING]
+    files = [package / p / f"{n}.py" for p, names in _MEASURING.items() for n in names]
     files += sorted((layout.root / "benchmarks" / "instances").rglob("*.json"))
     files.append(layout.requirements / "capture-transformers.txt")
     code = sha256(b"".join(file.read_bytes() for file in files))
@@ -139,19 +129,15 @@ def _measure(measure: _Measuring, record: Record, points: Sequence[Point]) -> No
     missing = [point for point in points if point.id not in record.points]
     if len(missing) < len(points):
         say(f"{len(points) - len(missing)} of {len(points)} points are in the record")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    text = TextColumn("{task.description}")
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     plain = not sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), disable=plain) as display:
         task = display.add_task("", total=len(missing))
         for number, point in enumerate(missing, 1):
-            text = f"{point.topic} {point.problem}"
-            display.update(task, description=text)
+            about = f"{point.topic} {point.problem}"
+            display.update(task, description=about)
             if plain:
-                say(f"[{number}/{len(missing)}] {text} {','.join(point.contenders)}")
+                say(f"[{number}/{len(missing)}] {about} {','.join(point.contenders)}")
             record.add(point, measure(point))
             display.advance(task)

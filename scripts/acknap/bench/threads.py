@@ -6,18 +6,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    closing,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any
 
 from acknap.base.layout import Layout
 from acknap.bench.finished import Threads
-from acknap.bench.measure import LIMIT, SHORTEST
+from acknap.bench.measure import LIMIT, SHORTEST, rounded
 from acknap.bench.point import Point
 from acknap.knapsack import families
 from acknap.knapsack.checker import Checker, Summary
@@ -55,24 +49,17 @@ def busy_loops() -> Iterator[None]:
 
 
 _THREADS = ("one", "default")
-_LOADS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
-    "idle": nullcontext,
-    "loaded": busy_loops,
-}
+_LOADS: Mapping[str, Callable[[], Any]] = {"idle": nullcontext, "loaded": busy_loops}
 
 
-class InThreads:
-    """Measures points of the kind "threads"."""
+class InThreads(ExitStack):
+    """Measures points of the kind "threads", with workers that it closes."""
 
     def __init__(self, layout: Layout, session: Session) -> None:
+        super().__init__()
         self._layout = layout
         self._session = session
-        self._stack = ExitStack()
         self._workers: dict[tuple[str, str], SolverWorker] = {}
-
-    def close(self) -> None:
-        """End the workers."""
-        self._stack.close()
 
     def __call__(self, point: Point) -> Threads:
         """Time all contenders in all settings in interleaved rounds.
@@ -81,12 +68,12 @@ class InThreads:
         in the next round first with the default.
         """
         problem = families.load(self._layout, point.problem)
-        present = [name for name in point.contenders if self._session.has(name)]
+        present, absent = self._session.parted(point.contenders)
         side, _ = Contender.of(point.contenders[0])
         result = Threads(
             items=len(problem.memory),
             rounds=point.rounds,
-            absent=tuple(name for name in point.contenders if name not in present),
+            absent=absent,
             threads={
                 threads: self._worker(side, threads).ask({"op": "threads"})["threads"]
                 for threads in _THREADS
@@ -107,13 +94,15 @@ class InThreads:
             side, solver = Contender.of(name)
             worker = self._worker(side, threads)
             worker.load(problem)
-            return worker.solve(solver, list(point.budgets), number, LIMIT)
+            return worker.solve(solver, point.budgets, number, LIMIT)
 
         for run in runs:
             solve(*run)  # the warm-up
         first = {name: solve(name, _THREADS[0]) for name in contenders}
         checker = Checker(problem)
-        answers = {n: checker.summary(n, point.budgets, a) for n, a in first.items()}
+        answers = {
+            n: checker.summary(n, point.budgets, a["answers"]) for n, a in first.items()
+        }
         numbers = {n: math.ceil(SHORTEST / a["seconds"]) for n, a in first.items()}
         seconds: dict[str, list[float]] = defaultdict(list)
         for turn, load in itertools.product(range(point.rounds), _LOADS):
@@ -122,7 +111,7 @@ class InThreads:
                 found = [(*run, solve(*run, numbers[run[0]])) for run in order]
             for name, threads, answer in found:
                 key = in_setting(name, threads, load)
-                seconds[key].append(float(f"{answer['seconds']:.4g}"))
+                seconds[key].append(rounded(answer["seconds"]))
                 if answer["answers"] != first[name]["answers"]:
                     answers[name] = answers[name].model_copy(update={"changes": True})
         return dict(seconds), answers
@@ -131,5 +120,5 @@ class InThreads:
         """Return a worker; those that are compared have solved the same problems."""
         if (side, threads) not in self._workers:
             worker = self._session.fresh(side, one_thread=threads == "one")
-            self._workers[side, threads] = self._stack.enter_context(closing(worker))
+            self._workers[side, threads] = self.enter_context(closing(worker))
         return self._workers[side, threads]

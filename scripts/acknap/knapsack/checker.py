@@ -1,6 +1,7 @@
 """Check answers of a benchmark's solvers, each problem's reference computed once."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -43,41 +44,26 @@ class Checker:
 
     def __init__(self, problem: Problem, *, by_subsets: bool = False) -> None:
         self._problem = problem
-        self._by_subsets = by_subsets
-        self._optima: dict[tuple[float, bool], float | None] = {}
+        find = truth.small_optimum if by_subsets else truth.optimum
+        self._find = functools.cache(functools.partial(find, problem))
 
     def optimum(self, budget: float, *, quantised: bool) -> float | None:
         """Return the reference for a budget."""
-        key = (budget, quantised)
-        if key not in self._optima:
-            find = truth.optimum
-            if self._by_subsets:
-                find = truth.small_optimum
-            self._optima[key] = find(self._problem, budget, quantised=quantised)
-        return self._optima[key]
+        return self._find(budget, quantised=quantised)
 
     def fault(self, contender: str, budget: float, answer: list[int] | str) -> str:
         """Say what is wrong with the saved items, or name the error; "" if right."""
         if isinstance(answer, str):
             return answer
-        (check,) = self._checks(contender, [budget], [(answer, None)])
+        (check,) = self.checks(contender, [budget], [(answer, None)])
         if check.over:
             return "over budget"
         return "below optimum" if check.loss else ""
 
     def checks(
-        self, contender: str, budgets: Sequence[float], answer: Mapping[str, Any]
+        self, contender: str, budgets: Sequence[float], answers: Sequence[Sequence[Any]]
     ) -> list[Check]:
-        """Check the answer for each budget."""
-        answers = [(saved, runtime) for saved, runtime, *_ in answer["answers"]]
-        return self._checks(contender, budgets, answers)
-
-    def _checks(
-        self,
-        contender: str,
-        budgets: Sequence[float],
-        answers: Sequence[tuple[list[int], float | None]],
-    ) -> list[Check]:
+        """Check the saved items and the runtime of an answer for each budget."""
         quantised = Contender.of(contender).row.quantised
         return [
             truth.check(
@@ -88,30 +74,31 @@ class Checker:
                 runtime,
                 self.optimum(budget, quantised=quantised),
             )
-            for budget, (saved, runtime) in zip(budgets, answers, strict=True)
+            for budget, (saved, runtime, *_) in zip(budgets, answers, strict=True)
         ]
 
     def summary(
-        self, contender: str, budgets: Sequence[float], answer: Mapping[str, Any]
+        self, contender: str, budgets: Sequence[float], answers: Sequence[Sequence[Any]]
     ) -> Summary:
         """Return the worst over the budgets."""
         if Contender.of(contender).solver == "sort":  # a yardstick without an answer
             return Summary()
-        checks = self.checks(contender, budgets, answer)
+        checks = self.checks(contender, budgets, answers)
         losses = [check.loss for check in checks if check.loss is not None]
         return Summary(
             right=all(check.right for check in checks),
             over=max(check.over for check in checks),
             used=max(check.used for check in checks),
             loss=max(losses, default=None),
-            gap=max(gaps(checks, answer), default=None),
+            gap=gap(checks, answers),
         )
 
 
-def gaps(checks: Sequence[Check], answer: Mapping[str, Any]) -> list[float]:
-    """Return how far the bounds that a solver proved lie above its values."""
-    bounds = [bound for _, _, bound, _ in answer["answers"]]
-    if None in bounds:
-        return []
-    pairs = zip(bounds, checks, strict=True)
-    return [(bound - check.value) / (check.value or 1.0) for bound, check in pairs]
+def gap(checks: Sequence[Check], answers: Sequence[Sequence[Any]]) -> float | None:
+    """Return how far bounds that a solver proved lie above its values, at most."""
+    gaps = [
+        (answer[2] - check.value) / (check.value or 1.0)
+        for check, answer in zip(checks, answers, strict=True)
+        if answer[2] is not None
+    ]
+    return max(gaps, default=None)

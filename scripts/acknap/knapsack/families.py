@@ -7,9 +7,10 @@ A problem is named by a short text, its spec, which is all that the raw record k
 import functools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import cycle, islice
 from pathlib import Path
 
 from acknap.base.errors import HarnessError
@@ -58,11 +59,13 @@ def load(layout: Layout, spec: str) -> Problem:
         return Problem(spec, found["memory"], [float(r) for r in found["runtimes"]])
     if family not in FAMILIES:
         raise HarnessError(f"unknown family of problems {family!r}")
-    arguments = {
-        name: int(float(value))
-        for name, _, value in (part.partition("=") for part in text.split(","))
-    }
-    return generated(spec, family, **arguments)
+    return generated(spec, family, **sizes(spec))
+
+
+def sizes(spec: str) -> dict[str, int]:
+    """Return the n, units, ... of a generated problem."""
+    pairs = (part.split("=") for part in spec.partition(":")[2].split(","))
+    return {pair[0]: int(float(pair[1])) for pair in pairs if len(pair) == 2}
 
 
 @functools.lru_cache(maxsize=4)
@@ -93,27 +96,22 @@ def _strongly(n: int, units: int, seed: int = 1) -> Items:
 def _repeated(n: int, units: int, seed: int = 1) -> Items:
     """20 items of `random` kind, repeated like the layers of a model."""
     rng = random.Random(seed)
-    shares, runtimes = [], []
-    for _ in range(20):
-        shares.append(rng.random())
-        runtimes.append(float(rng.randint(1, 1000)))
-    copies = -(-n // 20)
-    weights = _to_units((shares * copies)[:n], 2 * units)
-    return weights, (runtimes * copies)[:n]
+    items = [(rng.random(), float(rng.randint(1, 1000))) for _ in range(20)]
+    shares, runtimes = zip(*islice(cycle(items), n), strict=True)
+    return _to_units(shares, 2 * units), list(runtimes)
 
 
 def _layers(n: int, seed: int = 1) -> Items:
     """20 tensors of a layer, repeated; memory normalised to a sum of 1."""
     rng = random.Random(seed)
-    sizes, flops = [], []
+    tensors, flops = [], []
     for _ in range(20):
         rows = rng.choice((1, 2, 3, 4, 6, 8, 11, 12, 16, 24, 32, 43, 64))
-        sizes.append(512 * rows * rng.choice((64, 128, 768, 1024, 1536)))
+        tensors.append(512 * rows * rng.choice((64, 128, 768, 1024, 1536)))
         cost = rng.choice((1, 2, 4, 8, 3, 12)) * rng.randint(1, 4096)
         flops.append(float(cost * 2 ** rng.randint(0, 16)))
-    copies = -(-n // 20)
-    memory = [float(size) for size in (sizes * copies)[:n]]
-    return _normalised(memory), (flops * copies)[:n]
+    memory = [float(size) for size in islice(cycle(tensors), n)]
+    return _normalised(memory), list(islice(cycle(flops), n))
 
 
 def _uncorrelated(n: int, seed: int = 1) -> Items:
@@ -172,7 +170,7 @@ def small(seed: int) -> tuple[Problem, float]:
     return Problem(f"small:seed={seed}", memory, runtimes), capacity / SCALE
 
 
-def _to_units(shares: list[float], total: int) -> list[float]:
+def _to_units(shares: Sequence[float], total: int) -> list[float]:
     """Scale shares to whole units of `total` in all, at least one unit each."""
     scale = total / sum(shares)
     return [max(1, round(share * scale)) / SCALE for share in shares]

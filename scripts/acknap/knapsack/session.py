@@ -1,6 +1,7 @@
 """Workers that solve, one for each side, and the requests to them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class SolverWorker(Worker):
         self._loaded = problem.spec
 
     def solve(
-        self, solver: str, budgets: list[float], number: int, limit: float
+        self, solver: str, budgets: Sequence[float], number: int, limit: float
     ) -> dict[str, Any]:
         """Solve the loaded problem `number` times; a worker that hangs is replaced.
 
@@ -52,32 +53,26 @@ class SolverWorker(Worker):
         return answers
 
 
-class Session:
-    """The workers of all sides, started when they are first needed."""
+class Session(ExitStack):
+    """The workers of all sides, started when they are first needed, to be closed."""
 
     def __init__(self, pythons: Mapping[str, Path]) -> None:
+        super().__init__()
         self._pythons = pythons
         self._workers: dict[str, SolverWorker] = {}
-
-    def close(self) -> None:
-        """End the workers."""
-        for worker in self._workers.values():
-            worker.close()
 
     def worker(self, side: str) -> SolverWorker:
         """Return the long-lived worker of a side."""
         if side not in self._workers:
-            self._workers[side] = self.fresh(side)
+            self._workers[side] = self.enter_context(closing(self.fresh(side)))
         return self._workers[side]
 
     def fresh(self, side: str, *, one_thread: bool = True) -> SolverWorker:
         """Start a worker of its own; the caller closes it."""
         try:
-            more = (PEER_SOLVERS,) if side == "peers" else ()
-            script = (WORKER, *more)
-            worker = SolverWorker(
-                side, self._pythons[side], script, one_thread=one_thread
-            )
+            script = (WORKER, PEER_SOLVERS) if side == "peers" else (WORKER,)
+            python = self._pythons[side]
+            worker = SolverWorker(side, python, script, one_thread=one_thread)
         except WorkerError as error:
             raise HarnessError(f"the {side} environment fails: {error}") from error
         first = self._workers.get(side, worker)
@@ -90,3 +85,21 @@ class Session:
         """Whether the environment of `side.solver` has the solver."""
         side, solver = Contender.of(contender)
         return solver in self.worker(side).description["solvers"]
+
+    def parted(self, contenders: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+        """Return those that their environments have, and those that are absent."""
+        present = [name for name in contenders if self.has(name)]
+        return present, tuple(name for name in contenders if name not in present)
+
+    def solve(
+        self,
+        contender: str,
+        problem: Problem,
+        budgets: Sequence[float],
+        limit: float,
+        number: int = 1,
+    ) -> dict[str, Any]:
+        """Have a contender solve a problem, as `SolverWorker.solve`."""
+        side, solver = Contender.of(contender)
+        self.worker(side).load(problem)
+        return self.worker(side).solve(solver, budgets, number, limit)

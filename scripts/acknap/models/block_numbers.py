@@ -15,7 +15,6 @@ from acknap.base.text import table
 from acknap.knapsack.truth import excess
 
 Row = dict[str, Any]
-Key = tuple[str, str, float, str]
 
 # Relative difference of gradients' norms that is an error: computing the same again
 # gives the same bits.
@@ -43,12 +42,12 @@ class Pair:
     @property
     def is_over(self) -> bool:
         """Whether we keep more than stock and than the budget allows."""
-        return _over(self.ours["live"], max(self.stock["live"], self.allowed))
+        return self.is_more and self.ours_over_budget
 
     @property
     def is_more(self) -> bool:
         """Whether we keep more than stock."""
-        return _over(self.ours["live"], self.stock["live"])
+        return excess(self.ours["live"], self.stock["live"]) > 0
 
     @property
     def is_worse(self) -> bool:
@@ -58,11 +57,21 @@ class Pair:
         return self.is_more and bool(ours >= stock)
 
     @property
+    def stock_over_budget(self) -> bool:
+        """Whether stock keeps more than our budget allows."""
+        return excess(self.stock["live"], self.allowed) > 0
+
+    @property
+    def ours_over_budget(self) -> bool:
+        """Whether we keep more than the budget allows."""
+        return excess(self.ours["live"], self.allowed) > 0
+
+    @property
     def blocks_over(self) -> int:
         """How many blocks keep more than in stock and than the budget allows."""
         pairs = zip(self.stock["graphs"], self.ours["graphs"], strict=True)
         return sum(
-            _over(ours["live"], max(stock["live"], ours["allowed"]))
+            excess(ours["live"], max(stock["live"], ours["allowed"])) > 0
             for stock, ours in pairs
         )
 
@@ -76,14 +85,11 @@ class Pair:
         """Whether our gradients are not those without a budget."""
         return _differ(self.ours, self.base)
 
+    @property
     def recomputed(self) -> tuple[float, float]:
         """Return the operations that stock and ours compute again."""
         usual = self.base["flops"]
         return self.stock["flops"] - usual, self.ours["flops"] - usual
-
-
-def _over(bytes_: float, allowed: float) -> bool:
-    return excess(float(bytes_), float(allowed)) > 0
 
 
 def _differ(row: Row, base: Row) -> bool:
@@ -92,22 +98,20 @@ def _differ(row: Row, base: Row) -> bool:
 
 def pairs(stock: Iterable[Row], ours: Iterable[Row]) -> list[Pair]:
     """Return the runs that both have; the last of two alike counts."""
-    theirs, found = (_by_key(rows) for rows in (stock, ours))
+    theirs, found = (
+        {(r["model"], r["dtype"], r["budget"], r["solver"]): r for r in rows}
+        for rows in (stock, ours)
+    )
     made = []
     for (model, dtype, budget, solver), row in found.items():
         if budget == 1 or "failed" in row:
             continue
-        other = theirs.get(
-            (model, dtype, budget, "dp" if solver == "exact" else solver)
-        )
+        usual = "dp" if solver == "exact" else solver
+        other = theirs.get((model, dtype, budget, usual))
         base = found.get((model, dtype, 1.0, "dp"))
         if other and base and "failed" not in other and "failed" not in base:
             made.append(Pair(other, row, base))
     return made
-
-
-def _by_key(rows: Iterable[Row]) -> dict[Key, Row]:
-    return {(r["model"], r["dtype"], r["budget"], r["solver"]): r for r in rows}
 
 
 def unseen(rows: Iterable[Row]) -> int:
@@ -119,17 +123,17 @@ def unseen(rows: Iterable[Row]) -> int:
 def summary(found: Sequence[Pair]) -> Mapping[str, Any]:
     """Return the counts over some pairs; those with stock's wrong gradients apart."""
     right = [pair for pair in found if not pair.stock_is_wrong]
+    wrong = [pair for pair in found if pair.stock_is_wrong]
     more = [pair for pair in right if pair.is_more]
-    stock_again, ours_again = (sum(p.recomputed()[i] for p in more) for i in (0, 1))
+    stock_again = sum(pair.recomputed[0] for pair in more)
+    ours_again = sum(pair.recomputed[1] for pair in more)
     ratios = [pair.ours["live"] / pair.stock["live"] for pair in right]
     return {
         "pairs": len(found),
-        "stock_wrong": len(found) - len(right),
+        "stock_wrong": len(wrong),
         "ours_wrong": sum(pair.ours_is_wrong for pair in found),
         "over": sum(pair.is_over for pair in right),
-        "over_where_stock_is_wrong": sum(
-            pair.is_over for pair in found if pair.stock_is_wrong
-        ),
+        "over_where_stock_is_wrong": sum(pair.is_over for pair in wrong),
         "blocks": sum(len(pair.ours["graphs"]) for pair in right),
         "blocks_over": sum(pair.blocks_over for pair in right),
         "more_within": sum(not pair.is_over for pair in more),
@@ -137,12 +141,8 @@ def summary(found: Sequence[Pair]) -> Mapping[str, Any]:
         "worse": sum(pair.is_worse for pair in right),
         "less": sum(pair.ours["live"] < pair.stock["live"] for pair in right),
         "live": math.exp(statistics.mean(map(math.log, ratios))) if ratios else 1.0,
-        "stock_over_budget": sum(
-            _over(pair.stock["live"], pair.allowed) for pair in right
-        ),
-        "ours_over_budget": sum(
-            _over(pair.ours["live"], pair.allowed) for pair in right
-        ),
+        "stock_over_budget": sum(pair.stock_over_budget for pair in right),
+        "ours_over_budget": sum(pair.ours_over_budget for pair in right),
     }
 
 
@@ -165,16 +165,14 @@ _COLUMNS = {
 def markdown(found: Sequence[Pair]) -> str:
     """Return a table by model and precision, and one by solver."""
     parts = []
-    names: tuple[tuple[str, ...], ...] = (("model", "dtype"), ("solver",))
-    for name in names:
+    for name in ("model and dtype", "solver"):
         groups: dict[str, list[Pair]] = defaultdict(list)
         for pair in found:
-            groups[", ".join(pair.ours[key] for key in name)].append(pair)
+            key = ", ".join(pair.ours[part] for part in name.split(" and "))
+            groups[key].append(pair)
         groups["all"] = list(found)
         rows = [(key, *_cells(summary(group))) for key, group in groups.items()]
-        parts.append(
-            table((" and ".join(name), *_COLUMNS.values()), rows, numbers=True)
-        )
+        parts.append(table((name, *_COLUMNS.values()), rows, numbers=True))
     return "\n\n".join(parts)
 
 
@@ -189,13 +187,14 @@ def exceptions(found: Sequence[Pair]) -> str:
     """Return a line for each pair that breaks the rule, or is worse than stock."""
     rows = []
     for pair in found:
-        words = [
-            *(["above both"] if pair.is_over else []),
-            *(["no less recomputed"] if pair.is_worse else []),
-            *(["a block above both"] if pair.blocks_over else []),
-            *(["stock's gradients wrong"] if pair.stock_is_wrong else []),
-            *(["our gradients wrong"] if pair.ours_is_wrong else []),
-        ]
+        said = {
+            "above both": pair.is_over,
+            "no less recomputed": pair.is_worse,
+            "a block above both": pair.blocks_over,
+            "stock's gradients wrong": pair.stock_is_wrong,
+            "our gradients wrong": pair.ours_is_wrong,
+        }
+        words = [word for word, holds in said.items() if holds]
         if words and (not pair.stock_is_wrong or pair.is_over or pair.ours_is_wrong):
             ours = pair.ours
             rows.append(
@@ -205,18 +204,12 @@ def exceptions(found: Sequence[Pair]) -> str:
                     f"{pair.stock['live']:,}",
                     f"{ours['live']:,}",
                     f"{pair.allowed:,.0f}",
-                    *(f"{again:.3g}" for again in pair.recomputed()),
+                    *(f"{again:.3g}" for again in pair.recomputed),
                     ", ".join(words),
                 )
             )
     header = (
-        "run",
-        "budget",
-        "stock keeps",
-        "ours keeps",
-        "allowed",
-        "stock recomputes",
-        "ours recomputes",
-        "",
+        *("run", "budget", "stock keeps", "ours keeps", "allowed"),
+        *("stock recomputes", "ours recomputes", ""),
     )
     return table(header, rows, numbers=True) if rows else "None."

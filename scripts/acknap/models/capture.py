@@ -1,5 +1,6 @@
 """`capture`: the knapsacks that the partitioner states for a model, as JSON."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,7 +19,7 @@ from acknap.base.text import short
 from acknap.knapsack import instance_file
 from acknap.models.budgets import parse
 from acknap.models.parted import MEASURES, Parted
-from acknap.models.tracer import TRANSFORMERS, Tracer, transformers
+from acknap.models.tracer import TRANSFORMERS, Tracer
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
 from acknap.upstream.targets import Targets
@@ -57,9 +58,8 @@ def run_capture(
     release = targets.get(target)
     environment = environments.stock(layout, release)
     inspect(environment)
-    more = [transformers(layout)] if model.startswith(TRANSFORMERS) else []
     with closing(
-        Tracer(layout, "stock", environment.python, Path.cwd(), more)
+        Tracer(layout, "stock", environment.python, model, Path.cwd())
     ) as tracer:
         with working(f"Capturing {model} in torch {release.release}"):
             graphs = tracer.capture(model)
@@ -99,10 +99,10 @@ def _header(model: str, number: int, tracer: Tracer) -> dict[str, Any]:
 
 def _partitions(tracer: Tracer, graph: int, budgets: Sequence[float]) -> list[Parted]:
     solvers = tracer.description["solvers"]
-    runs = [(budget, solver) for budget in budgets for solver in solvers]
-    if not runs:
+    if not budgets:
         return []
     with working(f"Parting it: solvers: {len(solvers)}, budgets: {len(budgets)}"):
+        runs = itertools.product(budgets, solvers)
         return [tracer.measure(graph, solver, budget) for budget, solver in runs]
 
 
@@ -121,14 +121,13 @@ def _show(partitions: Sequence[Parted]) -> None:
     if not partitions:
         return
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    header = ("budget", "solver", "plan", *MEASURES, "cuts")
-    for name in header:
+    for name in ("budget", "solver", "plan", *MEASURES, "cuts"):
         table.add_column(name, justify="left" if name == "solver" else "right")
     for row in partitions:
-        solver = row.solver if row.knapsack_used else "(no knapsack)"
-        plan = _share(row, "plan") if row.knapsack_used else "-"
+        solver, plan, cuts = "(no knapsack)", "-", "-"
+        if row.knapsack_used:
+            solver, plan, cuts = row.solver, _share(row, "plan"), str(row.cuts)
         shares = [_share(row, measure) for measure in MEASURES]
-        cuts = str(row.cuts) if row.knapsack_used else "-"
         table.add_row(short(row.budget), solver, plan, *shares, cuts)
     console = Console()
     console.print(table)

@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from acknap.base.errors import HarnessError
 from acknap.base.files import write_atomic
@@ -38,8 +38,7 @@ stock: as released. patched: with the series.
 """
 
 
-@dataclass(frozen=True)
-class Best:
+class Best(NamedTuple):
     """What the exact solver proves for a budget."""
 
     saved: list[int]
@@ -47,16 +46,15 @@ class Best:
     bound: float
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One solver's answer; `check` is None if it failed."""
 
     budget: float
     contender: str
-    check: Check | None
-    seconds: float
     best: Best
     failed: str = ""
+    check: Check | None = None
+    seconds: float = 0.0
 
 
 def run_solve(
@@ -97,7 +95,7 @@ def run_solve(
     for environment in found:
         inspect(environment)
     console = Console(soft_wrap=True)
-    with closing(Session({one.kind: one.python for one in found})) as session:
+    with Session({one.kind: one.python for one in found}) as session:
         solving = Solving(session, instance)
         with working(f"Solving {instance.name}, solvers: {len(contenders)}"):
             rows = [solving(name, budget) for budget in asked for name in contenders]
@@ -107,7 +105,7 @@ def run_solve(
                 say(f"{row.contender} at {row.budget:g}: {row.failed}")
         if explain:
             for budget in asked:
-                console.print(plan(instance, solving.best(budget), budget))
+                console.print(plan(instance, solving.bests([budget])[0], budget))
                 console.print(worth(instance, solving.price(budget)))
         if plot:
             with working("Drawing the frontier"):
@@ -145,40 +143,32 @@ class Solving:
 
     def __call__(self, contender: str, budget: float) -> Row:
         """Solve with one solver, and check its answer."""
-        best = self.best(budget)
+        row = Row(budget, contender, self.bests([budget])[0])
         if not self._session.has(contender):
-            return Row(budget, contender, None, 0.0, best, "this release has none")
-        side, solver = Contender.of(contender)
-        worker = self._session.worker(side)
+            return row._replace(failed="this release has none")
+        task = (contender, self.problem, [budget], _LIMIT)
         try:
-            worker.load(self.problem)
-            worker.solve(solver, [budget], 1, _LIMIT)  # warm up
-            answer = worker.solve(solver, [budget], 1, _LIMIT)
+            self._session.solve(*task)  # warm up
+            answer = self._session.solve(*task)
         except WorkerError as error:
-            return Row(budget, contender, None, 0.0, best, str(error))
-        saved, runtime = answer["answers"][0][:2]
+            return row._replace(failed=str(error))
+        saved, runtime, *_ = answer["answers"][0]
         quantised = Contender.of(contender).row.quantised
         check = truth.check(self.problem, budget, quantised, saved, runtime, None)
-        return Row(budget, contender, check, answer["seconds"], best)
-
-    def best(self, budget: float) -> Best:
-        """Return the exact solver's set and its certificate."""
-        return self.bests([budget])[0]
+        return row._replace(check=check, seconds=answer["seconds"])
 
     def bests(self, budgets: Sequence[float]) -> list[Best]:
-        """Return the same for many budgets; the items are prepared once."""
+        """Return the exact solver's sets and certificates, the items prepared once."""
         new = [budget for budget in budgets if budget not in self._best]
         if new:
-            worker = self._session.worker("patched")
+            task = ("patched.prepared", self.problem, new, _LIMIT * len(new))
             try:
-                worker.load(self.problem)
-                answers = worker.solve("prepared", new, 1, _LIMIT * len(new))["answers"]
+                answers = self._session.solve(*task)["answers"]
             except WorkerError as error:
-                raise HarnessError(
-                    f"exact fails on {self.problem.spec}: {error}"
-                ) from error
-            for budget, (saved, value, bound, _) in zip(new, answers, strict=True):
-                self._best[budget] = Best(saved, value, bound)
+                name = self.problem.spec
+                raise HarnessError(f"exact fails on {name}: {error}") from error
+            for budget, answer in zip(new, answers, strict=True):
+                self._best[budget] = Best(*answer[:3])
         return [self._best[budget] for budget in budgets]
 
     def price(self, budget: float) -> float:
@@ -190,21 +180,29 @@ class Solving:
 
 def table(instance: Instance, rows: Iterable[Row]) -> Table:
     """Return a line per budget and solver."""
-    total = sum(instance.runtimes)
-    made = _table(_title(instance))
-    made.add_column("budget", justify="right", no_wrap=True)
-    made.add_column("solver", no_wrap=True)
-    for name in ("used %", "over %", "kept %", "extra %", "gap %", "ms"):
-        made.add_column(name, justify="right", no_wrap=True)
+    pairs = set(zip(instance.memory, instance.runtimes, strict=True))
+    made = _table(
+        f"{instance.name}: {len(instance.memory)} items, {len(pairs)} distinct, "
+        f"{sum(instance.sizes) / 1e6:,.1f} MB",
+        "budget",
+        Column("solver", no_wrap=True),
+        *("used %", "over %", "kept %", "extra %", "gap %", "ms"),
+    )
     for row in rows:
-        made.add_row(short(row.budget), row.contender, *_cells(row, total))
+        cells = _cells(row, sum(instance.runtimes))
+        made.add_row(short(row.budget), row.contender, *cells)
     return made
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+def _table(title: str, *columns: Column | str) -> Table:
+    """Return a table without rows; a column that is but a name holds numbers."""
+    made = [
+        Column(one, justify="right", no_wrap=True) if isinstance(one, str) else one
+        for one in columns
+    ]
+    table = Table(*made, title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.title_justify = "left"
+    return table
 
 
 def _cells(row: Row, total: float) -> tuple[str, ...]:
@@ -226,28 +224,25 @@ def _cells(row: Row, total: float) -> tuple[str, ...]:
     )
 
 
-def _title(instance: Instance) -> str:
-    pairs = set(zip(instance.memory, instance.runtimes, strict=True))
-    return (
-        f"{instance.name}: {len(instance.memory)} items, {len(pairs)} distinct, "
-        f"{sum(instance.sizes) / 1e6:,.1f} MB"
-    )
-
-
 def plan(instance: Instance, best: Best, budget: float) -> Table:
     """Return the optimal plan by operator."""
     unit = _UNITS.get(instance.estimator, instance.estimator)
-    made = _table(f"Plan at {budget:g}")
-    made.add_column("operator", overflow="fold")
-    for side in ("saved", "recomputed"):
-        for name in (side, "MB", unit):
-            made.add_column(name, justify="right", no_wrap=True)
-    for op, sides in _by_operator(instance, set(best.saved)):
+    names = ("saved", "MB", unit, "recomputed", "MB", unit)
+    made = _table(f"Plan at {budget:g}", Column("operator", overflow="fold"), *names)
+    saved = set(best.saved)
+    groups: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for item, op in enumerate(instance.ops):
+        groups[op][item not in saved].append(item)
+
+    def size(items: Iterable[int]) -> float:
+        return sum(instance.sizes[i] for i in items) / 1e6
+
+    # The largest first.
+    for op, sides in sorted(groups.items(), key=lambda one: -size(chain(*one[1]))):
         cells: list[str] = []
         for items in sides:
-            size = sum(instance.sizes[i] for i in items) / 1e6
             cost = sum(instance.runtimes[i] for i in items)
-            cells += [str(len(items)), f"{size:,.1f}", f"{cost:.3g}"]
+            cells += [str(len(items)), f"{size(items):,.1f}", f"{cost:.3g}"]
         made.add_row(op, *cells)
     return made
 
@@ -264,20 +259,6 @@ def worth(instance: Instance, price: float) -> str:
         f"One more MB would spare about {per_mb:.3g} {unit}, "
         f"{100 * per_mb / total:.2g} % of the runtime of all items.\n"
     )
-
-
-def _by_operator(
-    instance: Instance, saved: set[int]
-) -> list[tuple[str, tuple[list[int], list[int]]]]:
-    """Return saved and recomputed items by operator, the largest first."""
-    groups: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for item, op in enumerate(instance.ops):
-        groups[op][item not in saved].append(item)
-
-    def size(group: tuple[str, tuple[list[int], list[int]]]) -> float:
-        return sum(instance.sizes[item] for side in group[1] for item in side)
-
-    return sorted(groups.items(), key=size, reverse=True)
 
 
 def draw(solving: Solving, rows: Iterable[Row], budgets: Sequence[float]) -> str:

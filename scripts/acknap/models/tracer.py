@@ -1,7 +1,6 @@
 """A worker that captures models and parts their graphs in one environment."""
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ TRANSFORMERS = "transformers:"
 _LIMIT = 24 * 3600.0
 
 
-class Tracer:
+class Tracer(Worker):
     """One long-lived interpreter with torch, to be closed."""
 
     def __init__(
@@ -27,8 +26,8 @@ class Tracer:
         layout: Layout,
         side: str,
         python: Path,
+        model: str = "",
         folder: Path | None = None,
-        packages: Sequence[Path] = (),
     ) -> None:
         """Start it.
 
@@ -36,23 +35,15 @@ class Tracer:
             layout: The repository.
             side: "stock" or "patched".
             python: The environment's interpreter.
-            folder: Where it works; an empty one if None.
-            packages: More to import from.
+            model: Of which library its models are, as `capture` takes them.
+            folder: Where it works; one of its own if None.
         """
         self._exact = None if side == "patched" else layout.overlay / EXACT
-        self._scratch = tempfile.TemporaryDirectory(prefix="acknap-")
-        script = (WORKER, folder or Path(self._scratch.name), *packages)
+        packages = [transformers(layout)] if model.startswith(TRANSFORMERS) else []
         try:
-            self._worker = Worker(side, python, script)
+            super().__init__(side, python, (WORKER, folder or ".", *packages))
         except WorkerError as error:
-            self._scratch.cleanup()
             raise HarnessError(f"the {side} environment fails: {error}") from error
-        self.description = self._worker.description
-
-    def close(self) -> None:
-        """End the worker."""
-        self._worker.close()
-        self._scratch.cleanup()
 
     def capture(self, model: str) -> list[dict[str, Any]]:
         """Trace a model and return the knapsacks of its graphs; they stay loaded.
@@ -76,7 +67,7 @@ class Tracer:
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return self._worker.ask(request, _LIMIT)
+            return self.ask(request, _LIMIT)
         except WorkerError as error:
             known = error.kind == "ModelError"
             raise HarnessError(error.message if known else str(error)) from error

@@ -1,17 +1,16 @@
 """What the plots show, taken from a record."""
 
 import math
-import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from acknap.bench import finished
-from acknap.bench.finished import Answers, Speed
+from acknap.bench.finished import Answers, Run, Speed, Training
 from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import VARIANTS
 from acknap.knapsack.frontier import Frontier, Points
-from acknap.knapsack.truth import PROVEN, extra_recomputation
+from acknap.knapsack.truth import PROVEN
 from acknap.report.delivered import runs
 from acknap.report.memory import memory_points, rows_law, table_law
 from acknap.report.stats import median_seconds
@@ -32,7 +31,6 @@ class MemoryByN:
 
     measured: Mapping[str, Points]
     laws: Mapping[str, Points]
-    units: int
     published: Points
 
 
@@ -41,14 +39,7 @@ def memory_by_n(record: Record) -> MemoryByN | None:
     table, rows = table_law(record), rows_law(record)
     if table is None or rows is None:
         return None
-    measured = {
-        contender: [
-            (float(point.sizes["n"]), max(float(growth), _LEAST))
-            for point, growth in memory_points(record, contender)
-            if point.sizes.get("units") == _WIDTH and point.problem[0] == "r"
-        ]
-        for contender in _MEMORY
-    }
+    measured = {name: _peaks(record, name, _WIDTH) for name in _MEMORY}
     n = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
     width = TABLE_UNITS + 1.0
     laws = {
@@ -56,23 +47,25 @@ def memory_by_n(record: Record) -> MemoryByN | None:
         "stock.hirschberg": [(x, rows(width)) for x in n],
     }
     kept = {name: points for name, points in measured.items() if points}
-    published = [
-        (float(point.sizes["n"]), max(float(growth), _LEAST))
-        for point, growth in memory_points(record, "patched.exact")
-        if point.sizes.get("units") == ROWS_UNITS
+    return MemoryByN(kept, laws, _peaks(record, "patched.exact", ROWS_UNITS))
+
+
+def _peaks(record: Record, contender: str, units: int) -> Points:
+    """Return n and peak at a capacity, of random items, repeated or not."""
+    return [
+        (float(point.sizes["n"]), max(point.peak, _LEAST))
+        for point in memory_points(record, contender, units=units)
+        if point.problem[0] == "r"
     ]
-    return MemoryByN(kept, laws, TABLE_UNITS, published)
 
 
 def time_by_n(record: Record) -> dict[str, Points]:
     """Return milliseconds by n, random items, W = 10,000."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for point in record.of("size-speed", Speed):
         for contender in point.seconds:
-            seconds = median_seconds(point.seconds, contender)
-            if seconds is not None:
-                points = found.setdefault(contender, [])
-                points.append((float(point.sizes["n"]), 1e3 * seconds))
+            if seconds := median_seconds(point.seconds, contender):
+                found[contender].append((float(point.sizes["n"]), 1e3 * seconds))
     return dict(found)
 
 
@@ -101,12 +94,11 @@ class UsedByBudget:
 def used_by_budget(record: Record) -> UsedByBudget | None:
     """Return how much of the budget each solver uses, while not everything fits."""
     for point in record.of("pictured-budget", Answers):
-        used: dict[str, list[tuple[float, float]]] = {}
+        used: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for row in point.rows:
             best = point.optimum(row) or 0.0
             if not row.failed and best < point.total * (1 - PROVEN):
-                points = used.setdefault(row.contender, [])
-                points.append((row.budget, row.budget * row.used))
+                used[row.contender].append((row.budget, row.budget * row.used))
         return UsedByBudget(point.name, _joined(used))
     return None
 
@@ -136,14 +128,11 @@ def extra_by_model(record: Record) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for point in record.of("real", Answers):
         extras = found.setdefault(point.name, {})
-        for row in point.rows:
-            if row.failed or row.excess or row.contender not in RECOMPUTE:
-                continue
-            extra = extra_recomputation(row.value, point.optimum(row), point.total)
-            if extra is None:
-                continue
-            name = row.contender
-            extras[name] = max(extras.get(name, 0.0), 100 * extra)
+        for name in RECOMPUTE:
+            kept = (row for row in point.by(name) if not row.failed and not row.excess)
+            known = [extra for row in kept if (extra := point.extra(row)) is not None]
+            if known:
+                extras[name] = 100 * max(known)
     return found
 
 
@@ -155,48 +144,22 @@ def frontier(record: Record) -> Frontier | None:
             for budget, value in point.best.items()
             if value is not None
         ]
-        kept: dict[str, list[tuple[float, float]]] = {}
+        kept: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for row in point.rows:
             if row.contender in RECOMPUTE and not row.failed and not row.excess:
                 share = 100 * (1 - row.value / point.total)
-                kept.setdefault(row.contender, []).append((row.budget, share))
+                kept[row.contender].append((row.budget, share))
         return Frontier(point.name, best, kept) if best else None
     return None
 
 
-@dataclass(frozen=True)
-class Training:
-    """One run of a training.
-
-    Attributes:
-        saved: MB of activations that are saved for the backward pass.
-        seconds: Median time of a step.
-    """
-
-    contender: str
-    budget: float
-    losses: Sequence[float]
-    saved: float
-    seconds: float
-
-
-def training(record: Record) -> list[Training]:
+def training(record: Record) -> list[Run]:
     """Return the runs of the training, the smaller budgets first."""
-    found = (
-        Training(
-            run.contender,
-            run.budget,
-            run.losses,
-            run.saved_bytes / 1e6,
-            statistics.median(run.seconds),
-        )
-        for point in record.of("training", finished.Training)
-        for run in point.runs
-    )
-    return sorted(found, key=lambda run: run.budget)
+    runs = (run for p in record.of("training", Training) for run in p.runs)
+    return sorted(runs, key=lambda run: run.budget)
 
 
-def same_losses(runs: Sequence[Training]) -> bool:
+def same_losses(runs: Sequence[Run]) -> bool:
     """Whether the curves of all runs lie on one another."""
     steps = zip(*(run.losses for run in runs), strict=True)
     return all(max(losses) <= (1 + 1e-4) * min(losses) for losses in steps)
@@ -204,13 +167,11 @@ def same_losses(runs: Sequence[Training]) -> bool:
 
 def delivered(record: Record) -> Mapping[str, tuple[Points, Points]]:
     """Return budget and saved bytes of each run by variant: within, and over."""
-    found = {}
+    found: dict[str, tuple[Points, Points]] = {}
     for variant in VARIANTS:
-        within: list[tuple[float, float]] = []
-        over: list[tuple[float, float]] = []
+        sides: tuple[list[tuple[float, float]], ...] = ([], [])
         for _, _, row in runs(record, variant):
-            side = over if row.excess("bytes") else within
-            side.append((row.budget, row.bytes))
-        if within or over:
-            found[variant] = within, over
+            sides[bool(row.excess("bytes"))].append((row.budget, row.bytes))
+        if any(sides):
+            found[variant] = sides[0], sides[1]
     return found

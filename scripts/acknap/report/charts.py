@@ -6,6 +6,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from acknap.bench.finished import Run
 from acknap.bench.record import Record
 from acknap.knapsack.chart_style import (
     BUDGET,
@@ -215,19 +216,19 @@ def _training(record: Record) -> Figure | None:
     top.legend()
     places = range(len(runs))
     greys = [str(0.75 if run.budget == 1 else 0.35) for run in runs]
-    bottom.barh(places, [run.saved for run in runs], color=greys, height=0.6)
+    bottom.barh(places, [run.saved_mb for run in runs], color=greys, height=0.6)
     for place, run in zip(places, runs, strict=True):
-        text = f" {run.saved:.3g} MB, {1e3 * run.seconds:.3g} ms a step"
-        bottom.text(run.saved, place, text, va="center", fontsize=9.5)
+        text = f" {run.saved_mb:.3g} MB, {1e3 * run.median_seconds:.3g} ms a step"
+        bottom.text(run.saved_mb, place, text, va="center", fontsize=9.5)
     bottom.set_yticks(places, [_training_label(run) for run in runs])
-    bottom.set_xlim(0, 1.4 * max(run.saved for run in runs))
+    bottom.set_xlim(0, 1.4 * max(run.saved_mb for run in runs))
     bottom.set_xlabel("activations saved for the backward pass (MB)")
     bottom.grid(visible=False, axis="y")
     bottom.set_axisbelow(True)
     return figure
 
 
-def _training_label(run: chart_data.Training) -> str:
+def _training_label(run: Run) -> str:
     return f"{named(run.contender)}, at {run.budget:g}"
 
 

@@ -6,7 +6,6 @@ from acknap.base.text import short, table
 from acknap.bench.finished import Answers
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import ALL, VARIANTS, title
-from acknap.knapsack.truth import extra_recomputation
 from acknap.models.parted import MEASURES, Parted
 from acknap.report.delivered import (
     extra_cuts,
@@ -24,27 +23,18 @@ def captured(record: Record) -> str:
     points = record.of("captured", Answers)
     if not points:
         return "Not measured."
-    rows = [
-        (
-            point.name,
-            *(_worst(point, contender) for contender in ALL),
-        )
-        for point in points
-    ]
+    rows = [(point.name, *(_worst(point, name) for name in ALL)) for point in points]
     return table(("model", *map(title, ALL)), rows, numbers=True)
 
 
 def _worst(point: Answers, contender: str) -> str:
-    found = [row for row in point.rows if row.contender == contender]
+    found = point.by(contender)
     if not found or any(row.failed for row in found):
         return "failed" if found else "absent"
     beyond = max(row.excess for row in found)
-    extras = [
-        extra_recomputation(row.value, point.optimum(row), point.total)
-        for row in found
-        if not row.excess
-    ]
-    extra = max((e for e in extras if e is not None), default=0.0)
+    extra = max(
+        (point.extra(row) or 0.0 for row in found if not row.excess), default=0.0
+    )
     more = f"{short(100 * extra)} %" if extra >= 1e-5 else "< 0.001 %"
     more = more if extra > 1e-9 else "0"
     return f"{more}, over by {short(100 * beyond)} %" if beyond else more

@@ -1,6 +1,5 @@
 """Memory: the laws of the released solvers, and the numbers behind the claims on it."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from acknap.base.text import short
@@ -17,32 +16,35 @@ class Number(NamedTuple):
     text: str
 
 
-def memory_points(record: Record, contender: str) -> Iterator[tuple[Memory, int]]:
-    """Return the measured peaks of a contender, with their bytes."""
-    for point in record.of("memory", Memory) + record.of("limit", Memory):
-        if point.contenders == (contender,) and point.growth is not None:
-            yield point, point.growth
+def memory_points(record: Record, contender: str, **sizes: int) -> list[Memory]:
+    """Return the points with a measured peak of a contender, of problems of a size."""
+    return [
+        point
+        for point in record.of("memory", Memory) + record.of("limit", Memory)
+        if point.contenders == (contender,)
+        and point.growth is not None
+        and sizes.items() <= point.sizes.items()
+    ]
 
 
 def table_law(record: Record) -> Law | None:
     """Return the law of the released table: bytes by cells, and by units for rows."""
-    rows, found = [], []
-    for point, growth in memory_points(record, "stock.dp"):
-        n, units = point.sizes["n"], point.sizes["units"]
+    points = [
+        point
+        for point in memory_points(record, "stock.dp")
         # Below that the temporary rows weigh as much as the table.
-        if n >= 50 and units >= 100_000:
-            rows.append(((n + 1.0) * (units + 1), units + 1.0))
-            found.append(float(growth))
-    return fit(rows, found)
+        if point.sizes["n"] >= 50 and point.sizes["units"] >= 100_000
+    ]
+    sizes = [(point.sizes["n"] + 1.0, point.sizes["units"] + 1.0) for point in points]
+    cells = [(height * width, width) for height, width in sizes]
+    return fit(cells, [point.peak for point in points])
 
 
 def rows_law(record: Record) -> Law | None:
     """Return the law of the released sliding window: bytes by units."""
-    rows, found = [], []
-    for point, growth in memory_points(record, "stock.hirschberg"):
-        rows.append((float(point.sizes["units"]),))
-        found.append(float(growth))
-    return fit(rows, found)
+    points = memory_points(record, "stock.hirschberg")
+    units = [(float(point.sizes["units"]),) for point in points]
+    return fit(units, [point.peak for point in points])
 
 
 def table_gb(record: Record) -> Number | None:
@@ -62,15 +64,15 @@ def table_gb(record: Record) -> Number | None:
 
 def table_asks(record: Record) -> Number | None:
     """What the released dp asks for, over what it may have, where it dies."""
-    points = [p for p in _limit(record, "stock.dp") if p.asked]
-    if not points:
+    point = min(_died(record), key=_scale, default=None)
+    if point is None:
         return None
-    point = min(points, key=_scale)
-    room = LIMIT_GB * 1e9 / _scale(point)
+    scale, asked = _scale(point), point.asked or 0
+    room = LIMIT_GB * 1e9 / scale
     return Number(
-        (point.asked or 0) / room,
-        f"at 1/{_scale(point):.0f} of the size the process may add {room / 1e6:.0f} MB "
-        f"and dies asking for {(point.asked or 0) / 1e6:.1f} MB",
+        asked / room,
+        f"at 1/{scale:.0f} of the size the process may add {room / 1e6:.0f} MB "
+        f"and dies asking for {asked / 1e6:.1f} MB",
     )
 
 
@@ -89,11 +91,8 @@ def rows_gb(record: Record) -> Number | None:
 
 def rows_by_n(record: Record) -> Number | None:
     """How much the sliding window's peak varies with n at W = 1e6."""
-    found = {
-        point.sizes["n"]: growth
-        for point, growth in memory_points(record, "stock.hirschberg")
-        if point.sizes["units"] == 1_000_000
-    }
+    points = memory_points(record, "stock.hirschberg", units=1_000_000)
+    found = {point.sizes["n"]: point.peak for point in points}
     if len(found) < 2:
         return None
     worst = max(found.values()) / min(found.values())
@@ -105,15 +104,15 @@ def rows_by_n(record: Record) -> Number | None:
 
 def times_larger(record: Record) -> Number | None:
     """How many times more items the sliding window solves where dp dies."""
-    died = [p for p in _limit(record, "stock.dp") if p.asked]
-    solved = [p for p in _limit(record, "stock.hirschberg") if p.growth is not None]
-    if not died or not solved:
+    tried = [p for p in memory_points(record, "stock.hirschberg") if p.topic == "limit"]
+    died = _died(record)
+    if not died or not tried:
         return None
     fewest = min(point.sizes["n"] for point in died)
-    most = max(solved, key=lambda point: (point.sizes["n"], -_scale(point)))
+    most = max(tried, key=lambda point: (point.sizes["n"], -_scale(point)))
     return Number(
         most.sizes["n"] / fewest,
-        f"n = {most.sizes['n']} solved in {(most.growth or 0) / 1e6:.1f} MB where dp "
+        f"n = {most.sizes['n']} solved in {most.peak / 1e6:.1f} MB where dp "
         f"dies at n = {fewest}, at 1/{_scale(most):.0f} of the size",
     )
 
@@ -123,9 +122,9 @@ def largest_2000(record: Record) -> Number | None:
     found = {
         name: max(
             (
-                (point.sizes["units"], growth, point.seconds)
-                for point, growth in memory_points(record, name)
-                if point.sizes.get("n") == 2000 and "units" in point.sizes
+                (point.sizes["units"], point.peak, point.seconds)
+                for point in memory_points(record, name, n=2000)
+                if "units" in point.sizes
             ),
             default=None,
         )
@@ -134,11 +133,11 @@ def largest_2000(record: Record) -> Number | None:
     best = found["stock.hirschberg"]
     if best is None:
         return None
-    words = [
+    words = (
         f"{name} W = {one[0]:.3g} in {one[1] / 1e6:.3g} MB and {short(one[2])} s"
         for name, one in found.items()
         if one
-    ]
+    )
     return Number(float(best[0]), "; ".join(words))
 
 
@@ -146,17 +145,16 @@ def peak_ratio(
     record: Record, base: str, contender: str, problem: str
 ) -> Number | None:
     """How many times less memory than `base` a contender takes."""
-    found = {
-        name: max(
-            (g for point, g in memory_points(record, name) if point.problem == problem),
-            default=0,
-        )
+    peaks = {
+        point.contenders[0]: point.peak
         for name in (base, contender)
+        for point in sorted(memory_points(record, name), key=lambda p: p.peak)
+        if point.problem == problem
     }
-    if not all(found.values()):
+    if len(peaks) < 2:
         return None
-    words = ", ".join(f"{name} {size / 1e6:.3g} MB" for name, size in found.items())
-    value = found[base] / found[contender]
+    words = ", ".join(f"{name} {size / 1e6:.3g} MB" for name, size in peaks.items())
+    value = peaks[base] / peaks[contender]
     return Number(value, f"{short(value)} times: {words}, {problem}")
 
 
@@ -165,26 +163,23 @@ def rows_share(
 ) -> Number | None:
     """The worst share that a contender takes of so much a unit and a constant."""
     shares = [
-        (growth / (bytes_a_unit * point.sizes["units"] + constant), growth, point)
-        for point, growth in memory_points(record, contender)
-        if point.sizes.get("units", 0) >= 1_000_000
+        (point.peak / (bytes_a_unit * units + constant), point.peak, point.problem)
+        for point in memory_points(record, contender)
+        if (units := point.sizes.get("units", 0)) >= 1_000_000
     ]
     if not shares:
         return None
-    share, growth, point = max(shares, key=lambda one: one[0])
-    return Number(
-        share,
-        f"at most {share:.2f} of it in {len(shares)} points: {growth / 1e6:.3g} MB, "
-        f"{point.problem}",
-    )
+    share, peak, problem = max(shares)
+    text = f"at most {share:.2f} of it in {len(shares)} points: {peak / 1e6:.3g} MB"
+    return Number(share, f"{text}, {problem}")
 
 
 def peak(record: Record, contender: str, families: list[str]) -> Number | None:
     """The largest growth of a contender in MB, n = 2000, on some families."""
     found = [
-        (growth / 1e6, point.problem, point.answer.right)
-        for point, growth in memory_points(record, contender)
-        if point.sizes["n"] == 2000 and point.problem.split(":")[0] in families
+        (point.peak / 1e6, point.problem, point.answer.right)
+        for point in memory_points(record, contender, n=2000)
+        if point.problem.split(":")[0] in families
     ]
     if not found:
         return None
@@ -196,25 +191,22 @@ def peak(record: Record, contender: str, families: list[str]) -> Number | None:
 
 def published(record: Record, contender: str) -> Number | None:
     """The growth in MB of a contender at the publication's n and capacity."""
-    found = [
-        (growth / 1e6, point)
-        for point, growth in memory_points(record, contender)
-        if point.sizes.get("units") == ROWS_UNITS and point.answer.right
-    ]
-    if not found:
+    points = memory_points(record, contender, units=ROWS_UNITS)
+    right = (point for point in points if point.answer.right)
+    point = max(right, key=lambda one: one.peak, default=None)
+    if point is None:
         return None
-    size, point = max(found, key=lambda one: one[0])
     return Number(
-        size,
+        point.peak / 1e6,
         f"n = 2000, W = {ROWS_UNITS:.3g} solved in {short(point.seconds * 1e3)} ms "
-        f"and {size:.3g} MB, the optimum",
+        f"and {point.peak / 1e6:.3g} MB, the optimum",
     )
 
 
-def _limit(record: Record, contender: str) -> list[Memory]:
-    """Return what was tried with the publication's memory, at a scale."""
+def _died(record: Record) -> list[Memory]:
+    """Return where the released dp died for want of the publication's memory."""
     points = record.of("limit", Memory)
-    return [point for point in points if point.contenders == (contender,)]
+    return [p for p in points if p.contenders == ("stock.dp",) and p.asked]
 
 
 def _scale(point: Memory) -> float:

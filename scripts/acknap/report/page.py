@@ -35,25 +35,19 @@ TEXTS = {
     "every captured model, by solver; marks above the line are over the budget",
 }
 
-_STYLE = """
-:root { color-scheme: light; }
-body { margin: 0 auto; max-width: 70rem; padding: 1rem; color: #1a1a1a;
-       font: 16px/1.5 system-ui, sans-serif; background: #fff; }
-h1, h2 { line-height: 1.2; }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #ccc; padding-bottom: .2rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; }
-th, td { border: 1px solid #d0d0d0; padding: .3rem .55rem; vertical-align: top; }
-th { background: #f2f2f2; text-align: left; }
-td.right, th.right { text-align: right; }
-tbody tr:nth-child(even) { background: #fafafa; }
-img { max-width: 100%; height: auto; }
-code { background: #f2f2f2; padding: 0 .25em; overflow-wrap: anywhere; }
-td code { white-space: nowrap; }
-.holds { color: #00513b; font-weight: 600; white-space: nowrap; }
-.fails { color: #9c2a00; font-weight: 600; white-space: nowrap; }
-.open { color: #555; white-space: nowrap; }
-"""
+# What the report says, with places for what a record holds; and its style as a page.
+_TEMPLATE = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
+_STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+_TABLES = {
+    "quality": tables.quality,
+    "captured": delivered_tables.captured,
+    "variants": delivered_tables.variants,
+    "delivered": delivered_tables.delivered,
+    "small": tables.small,
+    "threads": tables.threads,
+    "memory": tables.memory,
+    "setting": tables.setting,
+}
 _VERDICTS = {
     "holds": "holds",
     "does not hold": "fails",
@@ -99,83 +93,25 @@ def as_markdown(
     record: Record, verdicts: Sequence[Verdict], plots: Sequence[str]
 ) -> str:
     """Return the whole report."""
-    command = record.header["command"]
-
-    def image(name: str) -> str:
-        return f"![{TEXTS[name]}]({name})" if name in plots else ""
-
-    parts = [
-        "# Benchmark of the knapsack solvers",
-        f"Measured by `{command}`, drawn by `./scripts/harness report` from "
-        f"`{record.path.name}` alone. Every point checked its answers; times are "
-        "medians of interleaved rounds, with one thread unless threads are compared; "
-        "each memory figure is the growth of a fresh process.",
-        _conclusion(verdicts),
-        "## Claims",
-        tables.claims(verdicts, commands=True),
-        "One claim is measured by `./scripts/harness bench NAME`.",
-        *_notes(verdicts),
-        "## Answers on real models",
-        "Runs over the budget do not count as extra recomputation: more memory is no "
-        "merit. Where everything fits, nothing should be recomputed.",
-        tables.quality(record),
-        image("budget.svg"),
-        image("recompute.svg"),
-        image("frontier.svg"),
-        "## Captured models",
-        "By `./scripts/harness capture`, in `benchmarks/instances/captured/`: the most "
-        "that a solver recomputes above the optimum at any budget it keeps, and by how "
-        "much it is over where it does not.",
-        delivered_tables.captured(record),
-        "## From the plan to the partition",
-        "A partition carries out the solver's plan by one more min-cut, which may save "
-        "other tensors. Asked for and delivered, where the knapsack decides; stock "
-        "torch with exact is handed the solver and keeps its own cut. Ratio is the "
-        "partitioner's own measure, bytes are those of saved tensors that are no "
-        "inputs, storages count views once (`benchmarks/SCHEMA.md`).",
-        delivered_tables.variants(record),
-        image("delivered.svg"),
-        "Plan and the partitioner's ratio. **over**: the ratio is above the budget "
-        "although the plan is not.",
-        delivered_tables.delivered(record),
-        "## Answers on small random problems",
-        "At most 12 items, against every subset; greedy does not claim the optimum.",
-        tables.small(record),
-        "## Speed",
-        "How many times faster than the first solver: median of the per-round ratios "
-        "and the 95 % interval of that median. [wrong]: the answer was not the optimum "
-        "that the solver promises, or over its budget.",
-        "### Real models",
-        tables.speed(record, "real-speed"),
-        "### By size, W = 10,000",
-        tables.speed(record, "size-speed"),
-        image("time.svg"),
-        "### Repeated as in the publication",
-        tables.speed(record, "repeated"),
-        "### By capacity",
-        tables.speed(record, "width-speed"),
-        "### Large and hard",
-        tables.speed(record, "large-speed"),
-        tables.speed(record, "large-ilp"),
-        tables.speed(record, "wide-speed"),
-        tables.speed(record, "huge"),
-        "### 100 budgets of one model",
-        tables.speed(record, "budgets"),
-        "### Threads and load",
-        "As many threads as torch takes by itself against one, under the same load, "
-        "measured in turns; two busy loops are two processes that never wait.",
-        tables.threads(record),
-        "### Other people's solvers",
-        tables.speed(record, "peers"),
-        "## Training" if "training.svg" in plots else "",
-        image("training.svg"),
-        "## Memory",
-        image("memory.svg"),
-        tables.memory(record),
-        "## Where and with what",
-        tables.setting(record),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    images = {
+        Path(name).stem: f"![{text}]({name})" if name in plots else ""
+        for name, text in TEXTS.items()
+    }
+    training = f"## Training\n\n{images['training']}" if images["training"] else ""
+    topics = dict.fromkeys(re.findall(r"\{speed\[(.+?)\]\}", _TEMPLATE))
+    page = _TEMPLATE.format(
+        command=record.header["command"],
+        record=record.path.name,
+        conclusion=_conclusion(verdicts),
+        claims=tables.claims(verdicts, commands=True),
+        notes=_notes(verdicts),
+        images=images,
+        training=training,
+        speed={topic: tables.speed(record, topic) for topic in topics},
+        **{part: make(record) for part, make in _TABLES.items()},
+    )
+    # Where the record holds nothing of a part, there is no gap.
+    return re.sub(r"\n{3,}", "\n\n", page)
 
 
 def as_html(markdown: str) -> str:
@@ -192,7 +128,7 @@ def as_html(markdown: str) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title[1] if title else 'Report'}</title>\n"
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+        f"<style>\n{_STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
 
 
@@ -200,13 +136,9 @@ def as_section(
     record: Record, verdicts: Sequence[Verdict], folder: str, plots: Sequence[str]
 ) -> str:
     """Return what the README shows of a report: one plot, and the headline claims."""
-    images = [
-        f"![{TEXTS[name]}](results/{folder}/{name})"
-        for name in README_PLOTS
-        if name in plots
-    ]
+    shown = [name for name in README_PLOTS if name in plots][:1]
     parts = [
-        *images[:1],
+        *(f"![{TEXTS[name]}](results/{folder}/{name})" for name in shown),
         tables.claims([one for one in verdicts if one.claim.headline]),
         f"By `{record.header['command']} && ./scripts/harness report`. "
         f"{_conclusion(verdicts)} All of them, tables and plots: "
@@ -250,13 +182,13 @@ def _conclusion(verdicts: Sequence[Verdict]) -> str:
     return text + (f" Not held: {', '.join(failed)}." if failed else "")
 
 
-def _notes(verdicts: Sequence[Verdict]) -> list[str]:
+def _notes(verdicts: Sequence[Verdict]) -> str:
     notes = [
         f"- `{v.claim.name}`: {v.claim.note}"
         for v in verdicts
         if v.claim.note and v.measured != v.claim.note
     ]
-    return ["Notes:", "\n".join(notes)] if notes else []
+    return "\n".join(["Notes:\n", *notes]) if notes else ""
 
 
 def _print_summary(verdicts: Sequence[Verdict]) -> None:

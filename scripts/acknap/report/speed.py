@@ -6,6 +6,7 @@ record does not hold what they need.
 
 import re
 import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from acknap.base.text import short
@@ -13,7 +14,7 @@ from acknap.bench.finished import Answers, Run, Small, Speed, Threads, Training
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import in_setting
 from acknap.report.memory import Number
-from acknap.report.stats import median_seconds, percentile, ratio
+from acknap.report.stats import Ratio, median_seconds, percentile, ratio
 
 
 def speed(
@@ -38,21 +39,21 @@ def speed(
     """
     found = [
         (one, _named(point))
-        for point in _points(record, topics, problem, items)
-        if (one := ratio(point.seconds, base, contender)) is not None
+        for point, one in _ratios(record, topics, base, contender)
+        if re.search(problem, point.problem) and point.items >= items
     ]
     if not found:
         return None
-    worst = min(found, key=lambda pair: pair[0].median)
-    best = max(found, key=lambda pair: pair[0].median)
-    middle = statistics.median(one.median for one, _ in found)
-    value = worst[0].median if pick == "worst" else middle
+    worst, name = min(found, key=lambda pair: pair[0].median)
+    medians = [one.median for one, _ in found]
+    middle = statistics.median(medians)
+    value = worst.median if pick == "worst" else middle
     if len(found) == 1:
-        return Number(value, f"{worst[0]}, {worst[1]}")
+        return Number(value, f"{worst}, {name}")
     vague = sum(one.low is not None and not one.significant for one, _ in found)
     text = (
         f"median {short(middle)}x of {len(found)} points, "
-        f"worst {worst[0]} ({worst[1]}), best {short(best[0].median)}x"
+        f"worst {worst} ({name}), best {short(max(medians))}x"
     )
     return Number(value, text + (f"; {vague} not significant" if vague else ""))
 
@@ -65,14 +66,13 @@ def slower_share(
     Those on which it takes less than `least_ms` do not count.
     """
     found = [
-        (one.median < 1 and time >= least_ms / 1e3, _named(point), time)
-        for point in _points(record, topics)
+        (time, _named(point), one.median < 1 and time >= least_ms / 1e3)
+        for point, one in _ratios(record, topics, base, contender)
         if (time := median_seconds(point.seconds, contender)) is not None
-        and (one := ratio(point.seconds, base, contender)) is not None
     ]
     if not found:
         return None
-    slower = [(time, name) for is_slower, name, time in found if is_slower]
+    slower = [(time, name) for time, name, is_slower in found if is_slower]
     text = f"{len(slower)} of {len(found)} points"
     if slower:
         time, name = max(slower)
@@ -86,48 +86,44 @@ def times(
     """How many times the time of `base` a contender takes, at most."""
     found = [
         (one.median, _named(point))
-        for point in _points(record, topics)
-        if (one := ratio(point.seconds, contender, base)) is not None
+        for point, one in _ratios(record, topics, contender, base)
     ]
     if not found:
         return None
-    return Number(
-        max(found)[0], "; ".join(f"{short(median)} on {name}" for median, name in found)
-    )
+    words = (f"{short(median)} on {name}" for median, name in found)
+    return Number(max(found)[0], "; ".join(words))
 
 
 def peers(record: Record, contender: str) -> Number | None:
     """How many peer runs beat a contender, of those that ended with an answer."""
-    words, faster, total = [], 0, 0
-    for name in ("peers.milp", "peers.branch_and_bound", "peers.cp_sat"):
-        points = record.of("peers", Speed)
-        ratios = [
-            one.median for p in points if (one := ratio(p.seconds, name, contender))
-        ]
-        gave_up = sum(name in point.failed for point in points)
-        answers = [point.answers[name] for point in points if name in point.answers]
+    words, every = [], list[float]()
+    points = record.of("peers", Speed)
+    for name in ("milp", "branch_and_bound", "cp_sat"):
+        peer = f"peers.{name}"
+        found = [one.median for _, one in _ratios(record, ["peers"], peer, contender)]
+        gave_up = sum(peer in point.failed for point in points)
+        answers = [point.answers[peer] for point in points if peer in point.answers]
         wrong = sum(answer.right is False for answer in answers)
-        faster += sum(one < 1 for one in ratios)
-        total += len(ratios)
-        if ratios:
+        every += found
+        if found:
             words.append(
-                f"{name.removeprefix('peers.')} {short(statistics.median(ratios))} "
-                f"times its time, {short(min(ratios))} to {short(max(ratios))}"
+                f"{name} {short(statistics.median(found))} "
+                f"times its time, {short(min(found))} to {short(max(found))}"
                 + (f", {wrong} answers wrong" if wrong else "")
                 + (f", {gave_up} not proven in 10 s" if gave_up else "")
             )
-    return Number(faster / total, "; ".join(words)) if total else None
+    if not every:
+        return None
+    return Number(sum(one < 1 for one in every) / len(every), "; ".join(words))
 
 
 def seconds(record: Record, topic: str, contender: str) -> Number | None:
     """The longest median time of a contender in a topic."""
-    times = [
+    found = (
         median_seconds(point.seconds, contender) for point in record.of(topic, Speed)
-    ]
-    known = [time for time in times if time is not None]
-    if not known:
-        return None
-    return Number(max(known), f"{short(max(known) * 1e3)} ms")
+    )
+    most = max((time for time in found if time is not None), default=None)
+    return None if most is None else Number(most, f"{short(most * 1e3)} ms")
 
 
 def threads(record: Record, contender: str, load: str) -> Number | None:
@@ -172,12 +168,8 @@ def count_real(
     record: Record, contenders: list[str], proven: bool = False, topic: str = "real"
 ) -> Number | None:
     """How many runs on real models are over the budget, below the optimum or open."""
-    rows = [
-        row
-        for point in record.of(topic, Answers)
-        for row in point.rows
-        if row.contender in contenders
-    ]
+    points = record.of(topic, Answers)
+    rows = [row for p in points for row in p.rows if row.contender in contenders]
     if not rows:
         return None
     faults = {
@@ -193,19 +185,23 @@ def count_real(
 
 def count_small(record: Record, contenders: list[str]) -> Number | None:
     """How many small random problems are answered wrongly."""
-    words, wrong, seen = [], 0, False
+    words, wrong, totals = [], 0, small_counts(record)
     for contender in contenders:
-        total: dict[str, int] = {}
-        for point in record.of("small", Small):
-            for what, count in point.counts.get(contender, {}).items():
-                total[what] = total.get(what, 0) + count
-        if total:
-            seen = True
+        if total := totals.get(contender):
             faults = {what: c for what, c in total.items() if what != "right"}
             wrong += sum(faults.values())
             said = ", ".join(f"{c} {what}" for what, c in faults.items()) or "0 wrong"
             words.append(f"{contender}: {said} of {sum(total.values())}")
-    return Number(wrong, "; ".join(words)) if seen else None
+    return Number(wrong, "; ".join(words)) if words else None
+
+
+def small_counts(record: Record) -> dict[str, Counter[str]]:
+    """Return how often each contender's answers to small problems are what."""
+    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    for point in record.of("small", Small):
+        for contender, counts in point.counts.items():
+            totals[contender].update(counts)
+    return totals
 
 
 def training_losses(record: Record) -> Number | None:
@@ -228,30 +224,23 @@ def training_losses(record: Record) -> Number | None:
 
 def training_memory(record: Record, contender: str, budget: float) -> Number | None:
     """The bytes that a contender saves at a budget, over those at a budget of 1."""
-    sizes = {
-        (run.contender, run.budget): run.saved_bytes / 1e6 for run in _training(record)
-    }
-    if (contender, budget) not in sizes:
+    sizes = {run.name: run.saved_mb for run in _training(record)}
+    if f"{contender} at {budget:g}" not in sizes:
         return None
-    words = (f"{name} at {at:g} {size:.3g} MB" for (name, at), size in sizes.items())
-    share = sizes[contender, budget] / sizes[contender, 1.0]
+    words = (f"{name} {size:.3g} MB" for name, size in sizes.items())
+    share = sizes[f"{contender} at {budget:g}"] / sizes[f"{contender} at 1"]
     return Number(share, f"{share:.3f}: {', '.join(words)}")
 
 
 def training_time(record: Record, contender: str, budget: float) -> Number | None:
     """How many times longer a step takes at a budget than at a budget of 1."""
-    for point in record.of("training", Training):
-        seconds = {
-            f"{run.contender} at {run.budget:g}": run.seconds for run in point.runs
-        }
-        base, one = f"{contender} at 1", f"{contender} at {budget:g}"
-        if found := ratio(seconds, one, base):
-            words = (
-                f"{name} {short(1e3 * statistics.median(times))} ms"
-                for name, times in seconds.items()
-            )
-            return Number(found.median, f"{found}: {', '.join(words)}")
-    return None
+    runs = _training(record)
+    seconds = {run.name: run.seconds for run in runs}
+    found = ratio(seconds, f"{contender} at {budget:g}", f"{contender} at 1")
+    if found is None:
+        return None
+    words = (f"{run.name} {short(1e3 * run.median_seconds)} ms" for run in runs)
+    return Number(found.median, f"{found}: {', '.join(words)}")
 
 
 def _training(record: Record) -> list[Run]:
@@ -259,17 +248,17 @@ def _training(record: Record) -> list[Run]:
 
 
 def _named(point: Speed | Threads) -> str:
-    name = point.problem.removeprefix("real:")
-    one = point.budgets[0] if len(point.budgets) == 1 else None
-    return (
-        f"{name} at {one}" if one is not None and one <= 1 and ":" not in name else name
-    )
+    name, budgets = point.problem.removeprefix("real:"), point.budgets
+    if ":" in name or len(budgets) != 1 or budgets[0] > 1:
+        return name
+    return f"{name} at {budgets[0]}"
 
 
-def _points(
-    record: Record, topics: list[str], problem: str = "", items: int = 0
-) -> Iterator[Speed]:
+def _ratios(
+    record: Record, topics: list[str], base: str, contender: str
+) -> Iterator[tuple[Speed, Ratio]]:
+    """Return how many times faster than `base` a contender is, point by point."""
     for topic in topics:
         for point in record.of(topic, Speed):
-            if re.search(problem, point.problem) and point.items >= items:
-                yield point
+            if (one := ratio(point.seconds, base, contender)) is not None:
+                yield point, one

@@ -5,28 +5,29 @@ import statistics
 from collections.abc import Iterable
 
 from acknap.base.text import Cells, short, table
-from acknap.bench.finished import Answers, Finished, Memory, Small, Speed, Threads
+from acknap.bench.finished import Answer, Answers, Finished, Memory, Speed, Threads
 from acknap.bench.record import Record
 from acknap.inside.solvers import SOLVERS
 from acknap.knapsack.contenders import ALL, SIDES, in_setting, title
-from acknap.knapsack.truth import extra_recomputation
 from acknap.report.memory import memory_points
-from acknap.report.speed import thread_ratios
+from acknap.report.speed import small_counts, thread_ratios
 from acknap.report.stats import median_seconds, percentile, ratio
 from acknap.report.verdicts import Verdict
 
 
 def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
     """Return a line per claim."""
-    header = ["claim", "holds?", "measured", "expected", "of"]
-    rows = []
-    for verdict in verdicts:
-        claim = verdict.claim
-        row = [claim.text, verdict.word, verdict.measured, claim.expected, claim.source]
-        if commands:
-            row += [f"`{claim.name}`", claim.needs or "-"]
-        rows.append(row)
-    return table([*header, *(("name", "needs") if commands else ())], rows)
+    header = ("claim", "holds?", "measured", "expected", "of", "name", "needs")
+    rows = [
+        (
+            *(one.text, v.word, v.measured, one.expected, one.source),
+            *(f"`{one.name}`", one.needs or "-"),
+        )
+        for v in verdicts
+        for one in [v.claim]
+    ]
+    shown = len(header) if commands else 5
+    return table(header[:shown], [row[:shown] for row in rows])
 
 
 def quality(record: Record) -> str:
@@ -41,68 +42,53 @@ def quality(record: Record) -> str:
         "worst",
         "recomputes though all fits",
     )
-    rows = []
-    for solver, side in itertools.product(SOLVERS, SIDES):
-        name = f"{side}.{solver}"
-        if name in ALL and (cells := _quality_row(record, name)):
-            rows.append((title(name), *cells))
+    points = record.of("real", Answers)
+    names = (f"{side}.{solver}" for solver, side in itertools.product(SOLVERS, SIDES))
+    rows = [
+        (title(name), *_quality_row([(p, row) for p in points for row in p.by(name)]))
+        for name in names
+        if any(p.by(name) for p in points) and name in ALL
+    ]
     return table(header, rows, numbers=True)
 
 
-def _quality_row(record: Record, contender: str) -> Cells | None:
-    runs = failed = needless = own = 0
-    excess: list[float] = []
-    extra: list[float] = []
-    for point in record.of("real", Answers):
-        for row in point.rows:
-            if row.contender != contender:
-                continue
-            runs += 1
-            if row.failed:
-                failed += 1
-                continue
-            own += row.over > 0
-            if row.excess:
-                excess.append(row.excess)
-                continue
-            best = point.optimum(row)
-            more = extra_recomputation(row.value, best, point.total)
-            if more is not None:
-                extra.append(more)
-            elif best is not None:
-                # Sums of whole numbers are exact; others may differ by rounding.
-                least = best if float(best).is_integer() else best * (1 - 1e-13)
-                needless += row.value < least
-    if not runs:
-        return None
+def _quality_row(runs: list[tuple[Answers, Answer]]) -> Cells:
+    answered = [(point, row) for point, row in runs if not row.failed]
+    excess = [row.excess for _, row in answered if row.excess]
+    kept = [(point, row) for point, row in answered if not row.excess]
+    extra = [e for point, row in kept if (e := point.extra(row)) is not None]
+    failed = len(runs) - len(answered)
     return (
-        f"{runs}" + (f" ({failed} failed)" if failed else ""),
+        f"{len(runs)}" + (f" ({failed} failed)" if failed else ""),
         str(len(excess)),
         _percent(max(excess, default=0)),
-        str(own),
+        str(sum(row.over > 0 for _, row in answered)),
         _percent(statistics.median(extra) if extra else 0),
         _percent(max(extra, default=0)),
-        str(needless),
+        str(sum(_is_needless(point, row) for point, row in kept)),
     )
+
+
+def _is_needless(point: Answers, row: Answer) -> bool:
+    """Whether something is recomputed where nothing has to be."""
+    best = point.optimum(row)
+    if best is None or point.extra(row) is not None:
+        return False
+    # Sums of whole numbers are exact; others may differ by rounding.
+    return row.value < (best if float(best).is_integer() else best * (1 - 1e-13))
 
 
 def speed(record: Record, topic: str) -> str:
     """Return a line per point: the base's time, the others' ratios to it."""
     points = record.of(topic, Speed)
-    names = list(dict.fromkeys(name for p in points for name in p.contenders))
     if not points:
         return "Not measured."
-    base = names[0]
-    header = (
-        "problem",
-        "rounds",
-        f"{title(base)} (ms)",
-        *map(title, names[1:]),
-    )
+    base, *others = dict.fromkeys(name for p in points for name in p.contenders)
+    header = ("problem", "rounds", f"{title(base)} (ms)", *map(title, others))
     rows = []
     for point in points:
         seconds = median_seconds(point.seconds, base)
-        cells = [_speed_cell(point, base, name) for name in names[1:]]
+        cells = [_speed_cell(point, base, name) for name in others]
         shown = short(1e3 * seconds) if seconds else "-"
         rows.append((_problem(point), str(point.rounds), shown, *cells))
     return table(header, rows, numbers=True)
@@ -167,12 +153,12 @@ def memory(record: Record) -> str:
         (
             _problem(point) + (", limited" if point.kind == "limit" else ""),
             title(name),
-            f"{growth / 1e6:.2f}",
+            f"{point.peak / 1e6:.2f}",
             short(point.seconds),
             "yes" if point.answer.right else "no",
         )
         for name in names
-        for point, growth in memory_points(record, name)
+        for point in memory_points(record, name)
     ]
     rows += [
         (
@@ -191,19 +177,10 @@ def memory(record: Record) -> str:
 
 def small(record: Record) -> str:
     """Return a line per solver: how often it is wrong on small random problems."""
-    totals: dict[str, dict[str, int]] = {}
-    for point in record.of("small", Small):
-        for name, counts in point.counts.items():
-            total = totals.setdefault(name, {})
-            for what, count in counts.items():
-                total[what] = total.get(what, 0) + count
+    totals = small_counts(record)
     faults = sorted({w for counts in totals.values() for w in counts} - {"right"})
     rows = [
-        (
-            title(name),
-            str(sum(counts.values())),
-            *(str(counts.get(f, 0)) for f in faults),
-        )
+        (title(name), str(counts.total()), *(str(counts[f]) for f in faults))
         for name, counts in totals.items()
     ]
     return table(("solver", "problems", *faults), rows, numbers=True)

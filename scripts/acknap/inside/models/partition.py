@@ -36,7 +36,9 @@ def solvers() -> list[str]:
     found = []
     for name, row in SOLVERS.items():
         with suppress(ImportError, AttributeError):
-            if row.listed and (name == "exact" or row.make()):
+            if name != "exact":
+                row.make()
+            if row.listed:
                 found.append(name)
     return found
 

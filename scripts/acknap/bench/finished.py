@@ -11,13 +11,8 @@ from acknap.knapsack.truth import PROVEN, extra_recomputation
 from acknap.models.parted import Parted
 
 
-class _Row(BaseModel):
-    # What an older or newer harness wrote besides is of no concern.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Finished(_Row):
-    """A measured point.
+class Finished(BaseModel):
+    """A measured point; what another harness wrote besides is of no concern.
 
     Attributes:
         id: The point's name, the same in every run.
@@ -26,6 +21,8 @@ class Finished(_Row):
         finished: When, in UTC.
         load: The machine's load average then.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     id: str = ""
     topic: str = ""
@@ -47,41 +44,37 @@ class Finished(_Row):
         return self.problem.removeprefix("real:").removeprefix("captured/")
 
 
-class Speed(Finished):
+class Timed(Finished):
     """Times of interleaved rounds.
 
     Attributes:
         items: Of the problem.
-        seconds: Of one solve, a value for each round, by contender.
-        failed: What ended a contender, by contender.
+        seconds: Of one solve, a value for each round, by contender, and in `Threads` by
+            `contenders.in_setting`.
     """
 
-    kind: Literal["speed"] = "speed"
     items: int
     rounds: int
-    seconds: dict[str, list[float]]
-    answers: dict[str, Summary]
+    seconds: dict[str, list[float]] = {}
+    answers: dict[str, Summary] = {}
+
+
+class Speed(Timed):
+    """Times by contender; `failed` is what ended one."""
+
+    kind: Literal["speed"] = "speed"
     failed: dict[str, str]
 
 
-class Threads(Finished):
-    """Times of interleaved rounds by contender, number of threads, and load.
-
-    Attributes:
-        threads: How many torch may use, by setting.
-        seconds: As in `Speed`, by `contenders.in_setting`.
-    """
+class Threads(Timed):
+    """Times by contender, load, and the setting of how many `threads` torch may use."""
 
     kind: Literal["threads"] = "threads"
-    items: int
-    rounds: int
     threads: dict[str, int]
-    seconds: dict[str, list[float]] = {}
-    answers: dict[str, Summary] = {}
     failed: str = ""
 
 
-class Answer(_Row):
+class Answer(BaseModel, frozen=True):
     """One contender's answer at one budget, as `truth.Check` has it; or its failure."""
 
     contender: str
@@ -158,7 +151,7 @@ class Memory(Finished):
         return float(self.growth or 0)
 
 
-class Run(_Row):
+class Run(BaseModel, frozen=True):
     """The training of one model.
 
     Attributes:

@@ -9,16 +9,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from acknap.base.layout import Layout
-from acknap.bench.finished import (
-    Answer,
-    Answers,
-    Finished,
-    Memory,
-    Run,
-    Small,
-    Speed,
-    Training,
-)
+from acknap.bench import finished
 from acknap.bench.plan import TRAINING_STEPS
 from acknap.bench.point import Point
 from acknap.bench.record import machine
@@ -50,9 +41,9 @@ class Measure:
         self._layout = layout
         self._session = session
 
-    def __call__(self, point: Point) -> Finished:
+    def __call__(self, point: Point) -> finished.Finished:
         """Return the result of a point, ready for the record."""
-        kinds: Mapping[str, Callable[[Point], Finished]] = {
+        kinds: Mapping[str, Callable[[Point], finished.Finished]] = {
             "speed": self._speed,
             "answers": self._answers,
             "small": self._small,
@@ -62,7 +53,7 @@ class Measure:
         }
         return kinds[point.kind](point)
 
-    def _speed(self, point: Point) -> Speed:
+    def _speed(self, point: Point) -> finished.Speed:
         """Time all contenders in interleaved rounds, and check every answer."""
         problem = families.load(self._layout, point.problem)
         present, absent = self._session.parted(point.contenders)
@@ -99,7 +90,7 @@ class Measure:
                 if answer["answers"] != first[name]["answers"]:
                     answers[name] = answers[name].model_copy(update={"changes": True})
             order = order[1:] + order[:1]
-        return Speed(
+        return finished.Speed(
             items=len(problem.memory),
             rounds=rounds,
             seconds=seconds,
@@ -108,31 +99,31 @@ class Measure:
             absent=absent,
         )
 
-    def _answers(self, point: Point) -> Answers:
+    def _answers(self, point: Point) -> finished.Answers:
         """Check every contender's answer at every budget."""
         problem = families.load(self._layout, point.problem)
         present, absent = self._session.parted(point.contenders)
         checker = Checker(problem)
-        rows: list[Answer] = []
+        rows: list[finished.Answer] = []
         for contender, budget in itertools.product(present, point.budgets):
             about: dict[str, Any] = {"contender": contender, "budget": budget}
             try:
                 found = self._session.solve(contender, problem, (budget,), LIMIT)
             except WorkerError as error:
-                rows.append(Answer(**about, failed=str(error)))
+                rows.append(finished.Answer(**about, failed=str(error)))
                 continue
             answers = found["answers"]
             (check,) = checks = checker.checks(contender, (budget,), answers)
             about["gap"] = gap(checks, answers)
-            rows.append(Answer(**about, **check.record()))
-        return Answers(
+            rows.append(finished.Answer(**about, **check.record()))
+        return finished.Answers(
             rows=tuple(rows),
             best={str(b): checker.optimum(b, quantised=False) for b in point.budgets},
             total=math.fsum(problem.runtimes),
             absent=absent,
         )
 
-    def _small(self, point: Point) -> Small:
+    def _small(self, point: Point) -> finished.Small:
         """Count wrong answers on random problems, against brute force."""
         first, count = families.sizes(point.problem).values()
         present, absent = self._session.parted(point.contenders)
@@ -150,13 +141,13 @@ class Measure:
             counts[name] = dict(Counter(fault or "right" for fault in faults))
             wrong = [seed for seed, f in zip(seeds, faults, strict=True) if f]
             examples[name] = wrong[:3]
-        return Small(counts=counts, examples=examples, absent=absent)
+        return finished.Small(counts=counts, examples=examples, absent=absent)
 
-    def _memory(self, point: Point) -> Memory:
+    def _memory(self, point: Point) -> finished.Memory:
         """Measure the growth of memory in a process of its own."""
         (contender,) = point.contenders
         if not self._session.has(contender):
-            return Memory(absent=(contender,))
+            return finished.Memory(absent=(contender,))
         side, solver = Contender.of(contender)
         problem = families.load(self._layout, point.problem)
         worker = self._session.fresh(side)
@@ -169,10 +160,10 @@ class Measure:
         except WorkerError as error:
             found = _ASKED.search(error.message)
             asked = int(found[1]) if found else None
-            return Memory(failed=str(error)[:300], asked=asked)
+            return finished.Memory(failed=str(error)[:300], asked=asked)
         finally:
             worker.close()
-        return Memory(
+        return finished.Memory(
             growth=answer["growth"],
             seconds=rounded(answer["seconds"]),
             answer=Checker(problem).summary(
@@ -180,7 +171,7 @@ class Measure:
             ),
         )
 
-    def _training(self, point: Point) -> Training:
+    def _training(self, point: Point) -> finished.Training:
         """Train a model per contender and budget, a few steps of each in turn."""
         present, absent = self._session.parted(point.contenders)
         workers: list[tuple[SolverWorker, dict[str, Any]]] = []
@@ -200,5 +191,9 @@ class Measure:
                         run["losses"] += answer["losses"]
                         run["seconds"].append(rounded(answer["seconds"]))
             except WorkerError as error:
-                return Training(runs=(), failed=str(error)[:300], absent=absent)
-        return Training(runs=tuple(Run(**run) for _, run in workers), absent=absent)
+                return finished.Training(
+                    runs=(), failed=str(error)[:300], absent=absent
+                )
+        return finished.Training(
+            runs=tuple(finished.Run(**run) for _, run in workers), absent=absent
+        )

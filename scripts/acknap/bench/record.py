@@ -34,17 +34,10 @@ class Record:
 
     def add(self, point: Point, result: Finished) -> None:
         """Append one finished point."""
-        told = {
-            "id": point.id,
-            "topic": point.topic,
-            "kind": point.kind,
-            "problem": point.problem,
-            "budgets": point.budgets,
-            "contenders": point.contenders,
-            "finished": _now(),
-            "load": round(os.getloadavg()[0], 2),
-        }
-        done = result.model_copy(update=told)
+        names = ("id", "topic", "kind", "problem", "budgets", "contenders")
+        told = {name: getattr(point, name) for name in names}
+        load = round(os.getloadavg()[0], 2)
+        done = result.model_copy(update=told | {"finished": _now(), "load": load})
         _append(self.path, done.model_dump(mode="json", exclude_unset=True))
         self.points[point.id] = done
 

@@ -6,14 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from acknap.base import venv
 from acknap.base.layout import Layout
@@ -129,10 +123,12 @@ def _measure(measure: _Measuring, record: Record, points: Sequence[Point]) -> No
     missing = [point for point in points if point.id not in record.points]
     if len(missing) < len(points):
         say(f"{len(points) - len(missing)} of {len(points)} points are in the record")
-    text = TextColumn("{task.description}")
-    columns = (text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    text = progress.TextColumn("{task.description}")
+    done = progress.MofNCompleteColumn()
+    columns = (text, progress.BarColumn(), done, progress.TimeElapsedColumn())
     plain = not sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), disable=plain) as display:
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, disable=plain) as display:
         task = display.add_task("", total=len(missing))
         for number, point in enumerate(missing, 1):
             about = f"{point.topic} {point.problem}"

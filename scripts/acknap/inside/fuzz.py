@@ -13,7 +13,7 @@ import argparse
 import collections
 import contextlib
 import gc
-import importlib.util
+import importlib
 import json
 import logging
 import math
@@ -45,13 +45,8 @@ def read(paths: Iterable[Path]) -> dict[int, Record]:
 
 def load(path: Path) -> Any:
     """The module of a test file."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"cannot load {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.append(str(path.parent))
+    return importlib.import_module(path.stem)
 
 
 def started(marker: Path, seed: int) -> int:
@@ -85,7 +80,7 @@ def _cut(graph: Any, source: str, sink: str) -> Any:
     """The minimum cut as networkx returns it; None if scipy's integers don't do."""
     import numpy as np
     from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import maximum_flow
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     names = list(graph)
     index = {name: i for i, name in enumerate(names)}
@@ -100,15 +95,9 @@ def _cut(graph: Any, source: str, sink: str) -> Any:
     flow = maximum_flow(matrix, index[source], index[sink])
     if flow.flow_value >= infinite:
         return None  # networkx has the error that torch expects
-    residual = (matrix - flow.flow).tocsc()
-    reached, stack = {index[sink]}, [index[sink]]
-    while stack:
-        node = stack.pop()
-        for k in range(residual.indptr[node], residual.indptr[node + 1]):
-            before = residual.indices[k]
-            if residual.data[k] > 0 and before not in reached:
-                reached.add(before)
-                stack.append(before)
+    residual = (matrix - flow.flow).T.tocsr()
+    residual.eliminate_zeros()
+    reached = breadth_first_order(residual, index[sink], return_predecessors=False)
     part = {names[i] for i in reached}
     return flow.flow_value, (set(names) - part, part)
 

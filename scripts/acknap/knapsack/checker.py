@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from acknap.knapsack import truth
 from acknap.knapsack.contenders import Contender
@@ -12,7 +12,7 @@ from acknap.knapsack.families import Problem
 from acknap.knapsack.truth import Check
 
 
-class Summary(BaseModel):
+class Summary(BaseModel, frozen=True):
     """A contender's answers to a timed problem, the worst over the budgets.
 
     Attributes:
@@ -23,8 +23,6 @@ class Summary(BaseModel):
         gap: How far the bound that it proved is above its value, relative.
         changes: Whether a later run answered otherwise.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     right: bool | None = None
     over: float = 0.0

@@ -25,11 +25,6 @@ class Contender(NamedTuple):
         """What is known of its solver."""
         return (peers.SOLVERS if self.side == "peers" else SOLVERS)[self.solver]
 
-    @property
-    def title(self) -> str:
-        """Its name in tables and plots."""
-        return f"{self.row.title or self.solver}, {SIDES[self.side]}"
-
 
 # In the order of the tables.
 ALL = tuple(
@@ -53,7 +48,8 @@ VARIANTS = ("stock.dp", "stock.hirschberg", "stock.exact", "patched.exact")
 
 def title(contender: str) -> str:
     """Name a contender in tables and plots."""
-    return Contender.of(contender).title
+    one = Contender.of(contender)
+    return f"{one.row.title or one.solver}, {SIDES[one.side]}"
 
 
 def in_setting(contender: str, threads: str, load: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from acknap.base.errors import HarnessError
 
@@ -14,7 +14,7 @@ VERSION = 2
 _Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Instance(BaseModel):
+class Instance(BaseModel, strict=True, frozen=True, protected_namespaces=()):
     """One knapsack; the lists have an entry per item.
 
     Attributes:
@@ -29,8 +29,6 @@ class Instance(BaseModel):
         ops: The operators that make them.
     """
 
-    model_config = ConfigDict(strict=True, frozen=True, protected_namespaces=())
-
     version: int = Field(default=1, alias="schema", ge=1, le=VERSION)
     name: str
     model: str = ""
@@ -44,10 +42,11 @@ class Instance(BaseModel):
     @model_validator(mode="after")
     def _of_one_length(self) -> Self:
         n = len(self.memory)
-        others = {"runtimes": len(self.runtimes), "bytes": len(self.sizes)}
-        for name, length in (others | {"ops": len(self.ops)}).items():
-            if length != n:
-                raise ValueError(f"memory has {n} items, {name} has {length}")
+        others: dict[str, Sequence[object]] = {"runtimes": self.runtimes}
+        others |= {"bytes": self.sizes, "ops": self.ops}
+        for name, values in others.items():
+            if len(values) != n:
+                raise ValueError(f"memory has {n} items, {name} has {len(values)}")
         return self
 
 
@@ -81,7 +80,8 @@ def dumps(content: dict[str, Any]) -> bytes:
 
 def _fault(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    where = _place(first["loc"]) or "the content"
+    places = (f"[{p}]" if isinstance(p, int) else p for p in first["loc"])
+    where = "".join(places) or "the content"
     said = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if first["type"] == "json_invalid":
         return f"is not JSON: {first['ctx']['error']}"
@@ -96,7 +96,3 @@ def _fault(error: ValidationError) -> str:
     if first["type"] == "too_short":
         return f"{where} is empty"
     return f"{where} is {repr(first['input'])[:40]}, must be {said}"
-
-
-def _place(parts: Sequence[int | str]) -> str:
-    return "".join(f"[{p}]" if isinstance(p, int) else str(p) for p in parts)

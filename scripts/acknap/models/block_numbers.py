@@ -8,8 +8,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from acknap.base.text import table
 from acknap.knapsack.truth import excess
@@ -21,79 +20,65 @@ Row = dict[str, Any]
 _WRONG = 1e-5
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two runs of the same.
+class Pair(NamedTuple):
+    """Two runs of the same, and how they compare.
 
     Attributes:
-        base: Runs without a budget, for what is recomputed and what gradients are.
+        allowed: Bytes that the budget allows; what no block keeps comes on top.
+        recomputed: The operations that stock and ours compute again.
+        stock_over_budget: Whether stock keeps more than our budget allows.
+        ours_over_budget: Whether we do.
+        is_more: Whether we keep more than stock.
+        is_worse: Whether we do and compute no less in the backward.
+        blocks_over: How many blocks keep more than in stock and than the budget allows.
+        stock_is_wrong: Whether stock's gradients are not those without a budget.
+        ours_is_wrong: Whether ours are not.
     """
 
     stock: Row
     ours: Row
-    base: Row
-
-    @property
-    def allowed(self) -> float:
-        """Bytes that the budget allows; what no block keeps comes on top."""
-        apart = self.ours["live"] - self.ours["live_in_blocks"]
-        return float(apart + self.ours["allowed_in_blocks"])
+    allowed: float
+    recomputed: tuple[float, float]
+    stock_over_budget: bool
+    ours_over_budget: bool
+    is_more: bool
+    is_worse: bool
+    blocks_over: int
+    stock_is_wrong: bool
+    ours_is_wrong: bool
 
     @property
     def is_over(self) -> bool:
         """Whether we keep more than stock and than the budget allows."""
         return self.is_more and self.ours_over_budget
 
-    @property
-    def is_more(self) -> bool:
-        """Whether we keep more than stock."""
-        return excess(self.ours["live"], self.stock["live"]) > 0
 
-    @property
-    def is_worse(self) -> bool:
-        """Whether we keep more than stock and compute no less in the backward."""
-        # Where there are as many operations, nodes of the graph tell.
-        stock, ours = ((r["flops"], r.get("again", 0)) for r in (self.stock, self.ours))
-        return self.is_more and bool(ours >= stock)
-
-    @property
-    def stock_over_budget(self) -> bool:
-        """Whether stock keeps more than our budget allows."""
-        return excess(self.stock["live"], self.allowed) > 0
-
-    @property
-    def ours_over_budget(self) -> bool:
-        """Whether we keep more than the budget allows."""
-        return excess(self.ours["live"], self.allowed) > 0
-
-    @property
-    def blocks_over(self) -> int:
-        """How many blocks keep more than in stock and than the budget allows."""
-        pairs = zip(self.stock["graphs"], self.ours["graphs"], strict=True)
-        return sum(
-            excess(ours["live"], max(stock["live"], ours["allowed"])) > 0
-            for stock, ours in pairs
-        )
-
-    @property
-    def stock_is_wrong(self) -> bool:
-        """Whether stock's gradients are not those without a budget."""
-        return _differ(self.stock, self.base)
-
-    @property
-    def ours_is_wrong(self) -> bool:
-        """Whether our gradients are not those without a budget."""
-        return _differ(self.ours, self.base)
-
-    @property
-    def recomputed(self) -> tuple[float, float]:
-        """Return the operations that stock and ours compute again."""
-        usual = self.base["flops"]
-        return self.stock["flops"] - usual, self.ours["flops"] - usual
-
-
-def _differ(row: Row, base: Row) -> bool:
-    return bool(abs(row["gradient"] - base["gradient"]) > _WRONG * base["gradient"])
+def _pair(stock: Row, ours: Row, base: Row) -> Pair:
+    """Compare two runs; a run without a budget has the gradients as they should be."""
+    allowed = float(ours["live"] - ours["live_in_blocks"] + ours["allowed_in_blocks"])
+    is_more = excess(ours["live"], stock["live"]) > 0
+    # Where there are as many operations, nodes of the graph tell.
+    again, ours_again = ((row["flops"], row.get("again", 0)) for row in (stock, ours))
+    wrong, ours_wrong = (
+        abs(row["gradient"] - base["gradient"]) > _WRONG * base["gradient"]
+        for row in (stock, ours)
+    )
+    return Pair(
+        stock,
+        ours,
+        allowed,
+        (stock["flops"] - base["flops"], ours["flops"] - base["flops"]),
+        excess(stock["live"], allowed) > 0,
+        excess(ours["live"], allowed) > 0,
+        is_more,
+        is_more and ours_again >= again,
+        sum(
+            excess(block["live"], max(other["live"], block["allowed"])) > 0
+            for other, block in zip(stock["graphs"], ours["graphs"], strict=True)
+        ),
+        wrong,
+        ours_wrong,
+    )
 
 
 def pairs(stock: Iterable[Row], ours: Iterable[Row]) -> list[Pair]:
@@ -110,7 +95,7 @@ def pairs(stock: Iterable[Row], ours: Iterable[Row]) -> list[Pair]:
         other = theirs.get((model, dtype, budget, usual))
         base = found.get((model, dtype, 1.0, "dp"))
         if other and base and "failed" not in other and "failed" not in base:
-            made.append(Pair(other, row, base))
+            made.append(_pair(other, row, base))
     return made
 
 

@@ -1,13 +1,13 @@
 """What a partition delivers of the budget that was asked for."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from acknap.knapsack.truth import excess
 
 MEASURES = ("ratio", "bytes", "storages", "live")
 
 
-class Parted(BaseModel):
+class Parted(BaseModel, frozen=True):
     """One graph, parted once. benchmarks/SCHEMA.md explains the shares.
 
     Attributes:
@@ -22,8 +22,6 @@ class Parted(BaseModel):
         cuts: Min-cuts that carried plans out.
         base_seconds: Time of what no budget changes, on a clock of the process.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     contender: str = ""
     budget: float

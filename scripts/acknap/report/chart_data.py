@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from acknap.bench.finished import Answers, Run, Speed, Training
+from acknap.bench.finished import Answers, Run, Speed
 from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import VARIANTS
@@ -13,6 +13,7 @@ from acknap.knapsack.frontier import Frontier, Points
 from acknap.knapsack.truth import PROVEN
 from acknap.report.delivered import runs
 from acknap.report.memory import memory_points, rows_law, table_law
+from acknap.report.speed import training_runs
 from acknap.report.stats import median_seconds
 
 RECOMPUTE = ("stock.dp", "stock.hirschberg", "stock.greedy", "patched.exact")
@@ -155,8 +156,7 @@ def frontier(record: Record) -> Frontier | None:
 
 def training(record: Record) -> list[Run]:
     """Return the runs of the training, the smaller budgets first."""
-    runs = (run for p in record.of("training", Training) for run in p.runs)
-    return sorted(runs, key=lambda run: run.budget)
+    return sorted(training_runs(record), key=lambda run: run.budget)
 
 
 def same_losses(runs: Sequence[Run]) -> bool:

@@ -1,10 +1,11 @@
 """Plots of a benchmark's record, as SVG: one message each, readable without colour."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import EngFormatter
 
 from acknap.bench.finished import Run
 from acknap.bench.record import Record
@@ -20,33 +21,30 @@ from acknap.knapsack.chart_style import (
     svg,
 )
 from acknap.knapsack.contenders import title as named
-from acknap.knapsack.frontier import figure_of
+from acknap.knapsack.frontier import Frontier, Points, figure_of
 from acknap.report import chart_data
 
 
 def draw(record: Record) -> dict[str, str]:
     """Return the plots that the record has the data for: file name to SVG."""
-    plots: dict[str, Callable[[Record], Figure | None]] = {
-        "memory.svg": _memory,
-        "time.svg": _time,
-        "budget.svg": _budget,
-        "recompute.svg": _recompute,
-        "frontier.svg": _frontier,
-        "training.svg": _training,
-        "delivered.svg": _delivered,
+    plots: dict[str, tuple[Callable[[Record], Any], Callable[[Any], Figure]]] = {
+        "memory.svg": (chart_data.memory_by_n, _memory),
+        "time.svg": (chart_data.time_by_n, _time),
+        "budget.svg": (chart_data.used_by_budget, _budget),
+        "recompute.svg": (chart_data.extra_by_model, _recompute),
+        "frontier.svg": (chart_data.frontier, _frontier),
+        "training.svg": (chart_data.training, _training),
+        "delivered.svg": (chart_data.delivered, _delivered),
     }
-    drawn = {}
     with mpl.rc_context(SETTINGS):
-        for name, plot in plots.items():
-            if (figure := plot(record)) is not None:
-                drawn[name] = svg(figure)
-    return drawn
+        return {
+            name: svg(plot(found))
+            for name, (data, plot) in plots.items()
+            if (found := data(record))
+        }
 
 
-def _memory(record: Record) -> Figure | None:
-    found = chart_data.memory_by_n(record)
-    if found is None:
-        return None
+def _memory(found: chart_data.MemoryByN) -> Figure:
     figure, axes = new_axes(
         "A table does not fit into 64 GB; one row of it does",
         "items, n",
@@ -74,7 +72,7 @@ def _memory(record: Record) -> Figure | None:
         axes.plot(items, growth, marker="o", label="exact, at the published W", **style)
     axes.axhline(64e9, color="black", lw=1)
     axes.text(2900, 64e9 * 1.3, "64 GB", ha="right", fontsize=9.5)
-    axes.yaxis.set_major_formatter(FuncFormatter(_bytes))
+    axes.yaxis.set_major_formatter(EngFormatter("B"))
     plain_ticks(axes, (5, 10, 20, 50, 100, 200, 500, 1000, 2000))
     axes.set_ylim(2e4, 1e14)
     axes.legend(
@@ -86,10 +84,7 @@ def _memory(record: Record) -> Figure | None:
     return figure
 
 
-def _time(record: Record) -> Figure | None:
-    found = chart_data.time_by_n(record)
-    if not found:
-        return None
+def _time(found: dict[str, Points]) -> Figure:
     n, share = chart_data.share_of_time(found, "stock.dp", "patched.exact")
     figure, axes = new_axes(
         f"At n = {n:,.0f} exact takes {share:.0%} of released dp's time"
@@ -102,15 +97,12 @@ def _time(record: Record) -> Figure | None:
     for contender, points in found.items():
         line(axes, contender, points)
     plain_ticks(axes, sorted({n for points in found.values() for n, _ in points}))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
-def _budget(record: Record) -> Figure | None:
-    found = chart_data.used_by_budget(record)
-    if found is None:
-        return None
+def _budget(found: chart_data.UsedByBudget) -> Figure:
     figure = Figure(figsize=(7.6, 6.0))
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     top.set_title(f"Some solvers go over the budget: {found.model}", pad=12)
@@ -131,10 +123,7 @@ def _budget(record: Record) -> Figure | None:
     return figure
 
 
-def _recompute(record: Record) -> Figure | None:
-    found = chart_data.extra_by_model(record)
-    if not found:
-        return None
+def _recompute(found: dict[str, dict[str, float]]) -> Figure:
     height = 1.6 + 0.34 * len(found)
     none = all(extras.get("patched.exact", 0) < 1e-6 for extras in found.values())
     figure, axes = new_axes(
@@ -155,22 +144,18 @@ def _recompute(record: Record) -> Figure | None:
         line(axes, contender, points, ls="none")
     axes.set_xscale("symlog", linthresh=0.1, linscale=0.5)
     axes.set_xlim(-0.01, None)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_yticks(range(len(models)), models)
     axes.set_ylim(len(models) - 0.4, -0.6)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 
 
-def _frontier(record: Record) -> Figure | None:
-    found = chart_data.frontier(record)
-    return figure_of(found, "sets within the budget") if found else None
+def _frontier(found: Frontier) -> Figure:
+    return figure_of(found, "sets within the budget")
 
 
-def _delivered(record: Record) -> Figure | None:
-    found = chart_data.delivered(record)
-    if not found:
-        return None
+def _delivered(found: Mapping[str, tuple[Points, Points]]) -> Figure:
     figure = Figure(figsize=(7.6, 6.6))
     panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
     for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
@@ -191,10 +176,7 @@ def _delivered(record: Record) -> Figure | None:
     return figure
 
 
-def _training(record: Record) -> Figure | None:
-    runs = chart_data.training(record)
-    if not runs:
-        return None
+def _training(runs: list[Run]) -> Figure:
     figure = Figure(figsize=(7.6, 6.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, height_ratios=(3, 2))
     same = chart_data.same_losses(runs)
@@ -230,11 +212,3 @@ def _training(record: Record) -> Figure | None:
 
 def _training_label(run: Run) -> str:
     return f"{named(run.contender)}, at {run.budget:g}"
-
-
-def _bytes(size: float, _: object) -> str:
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 1000:
-            return f"{size:g} {unit}"
-        size /= 1000
-    return f"{size:g} PB"

@@ -1,30 +1,22 @@
 """The report's tables of captured models: plans by solver, and partitions."""
 
-from collections.abc import Sequence
-
-from acknap.base.text import short, table
+from acknap.base.text import short
 from acknap.bench.finished import Answers
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import ALL, VARIANTS, title
 from acknap.models.parted import MEASURES, Parted
-from acknap.report.delivered import (
-    extra_cuts,
-    extra_time,
-    points,
-    recompute,
-    runs,
-)
+from acknap.report.delivered import extra_cuts, extra_time, points, recompute, runs
+from acknap.report.tables import of_numbers
 
 BASE = "stock.dp"
 
 
 def captured(record: Record) -> str:
     """Return a line per captured model: the solvers' worst sets over all budgets."""
-    points = record.of("captured", Answers)
-    if not points:
-        return "Not measured."
-    rows = [(point.name, *(_worst(point, name) for name in ALL)) for point in points]
-    return table(("model", *map(title, ALL)), rows, numbers=True)
+    return of_numbers(
+        {"model": point.name} | {title(name): _worst(point, name) for name in ALL}
+        for point in record.of("captured", Answers)
+    )
 
 
 def _worst(point: Answers, contender: str) -> str:
@@ -42,40 +34,32 @@ def _worst(point: Answers, contender: str) -> str:
 
 def variants(record: Record) -> str:
     """Return a line per variant: how its partitions keep to the budget."""
-    header = (
-        "partition by",
-        "runs",
-        *(f"within by {measure}" for measure in MEASURES),
-        "worst by ratio",
-        *(f"by {measure}" for measure in MEASURES[1:]),
-        "over though the plan is not",
-        "recomputed runtime against released dp",
-        "cuts",
-        "partition time",
-    )
-    rows = [
-        (title(name), *_variant(record, name))
+    return of_numbers(
+        {"partition by": title(name)} | _variant(record, name)
         for name in VARIANTS
         if any(runs(record, name))
-    ]
-    return table(header, rows, numbers=True) if rows else "Not measured."
+    )
 
 
-def _variant(record: Record, contender: str) -> Sequence[str]:
+def _variant(record: Record, contender: str) -> dict[str, str]:
     found = [row for _, _, row in runs(record, contender)]
-    beyond = {m: [row.excess(m) for row in found] for m in MEASURES}
+    beyond = {measure: [row.excess(measure) for row in found] for measure in MEASURES}
+    worst = {m: f"{100 * max(values):+.1f} %" for m, values in beyond.items()}
     again = recompute(record, BASE, contender)
     time = extra_time(record, BASE, contender)
     cuts = extra_cuts(record, contender)
-    return (
-        str(len(found)),
-        *(str(values.count(0.0)) for values in beyond.values()),
-        *(f"{100 * max(values):+.1f} %" for values in beyond.values()),
-        str(sum(row.is_broken for row in found)),
-        f"{again.value:.4f}" if again else "-",
-        f"{1 + cuts.value:.2f}" if cuts else "-",
-        f"{100 * time.value:+.2f} %" if time else "-",
-    )
+    return {
+        "runs": str(len(found)),
+        **{f"within by {m}": str(values.count(0.0)) for m, values in beyond.items()},
+        "worst by ratio": worst.pop("ratio"),
+        **{f"by {measure}": excess for measure, excess in worst.items()},
+        "over though the plan is not": str(sum(row.is_broken for row in found)),
+        "recomputed runtime against released dp": f"{again.value:.4f}"
+        if again
+        else "-",
+        "cuts": f"{1 + cuts.value:.2f}" if cuts else "-",
+        "partition time": f"{100 * time.value:+.2f} %" if time else "-",
+    }
 
 
 def delivered(record: Record) -> str:
@@ -84,10 +68,9 @@ def delivered(record: Record) -> str:
     for point in points(record):
         for budget in point.budgets:
             rows = {row.contender: row for row in point.rows if row.budget == budget}
-            cells = [_promise(rows.get(variant)) for variant in VARIANTS]
-            lines.append((f"{point.name}, {budget:g}", *cells))
-    header = ("model, budget", *map(title, VARIANTS))
-    return table(header, lines, numbers=True) if lines else "Not measured."
+            cells = {title(name): _promise(rows.get(name)) for name in VARIANTS}
+            lines.append({"model, budget": f"{point.name}, {budget:g}"} | cells)
+    return of_numbers(lines)
 
 
 def _promise(row: Parted | None) -> str:

@@ -18,25 +18,10 @@ from acknap.report.verdicts import Verdict, judge
 START, END = "<!-- claims -->", "<!-- /claims -->"
 README_PLOTS = ("delivered.svg", "memory.svg")  # the first that there is
 
-# What a plot says, for those who do not see it.
-TEXTS = {
-    "memory.svg": "Peak memory against the number of items: the table of dp grows with "
-    "it and passes 64 GB at the published capacity, Hirschberg's row does not grow",
-    "time.svg": "Time of one solve against the number of items, for all solvers",
-    "budget.svg": "Memory of the saved set against the budget on one model; sets above "
-    "the line exceed the budget",
-    "recompute.svg": "Extra recomputation against the optimum, by model and solver; "
-    "no marker: over the budget at every budget",
-    "frontier.svg": "Recomputed work against the budget on one model: the optimum and "
-    "the solvers' sets",
-    "training.svg": "Loss by step, and activations saved, of a decoder trained at "
-    "budgets of 0.3 and 1: the losses lie on one another",
-    "delivered.svg": "Bytes that a partition saves against the budget asked for, on "
-    "every captured model, by solver; marks above the line are over the budget",
-}
-
 # What the report says, with places for what a record holds; and its style as a page.
 _TEMPLATE = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
+# What a plot says, for those who do not see it.
+TEXTS = {name: text for text, name in re.findall(r"!\[(.+?)\]\((.+?)\)", _TEMPLATE)}
 _STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _TABLES = {
     "quality": tables.quality,
@@ -93,11 +78,6 @@ def as_markdown(
     record: Record, verdicts: Sequence[Verdict], plots: Sequence[str]
 ) -> str:
     """Return the whole report."""
-    images = {
-        Path(name).stem: f"![{text}]({name})" if name in plots else ""
-        for name, text in TEXTS.items()
-    }
-    training = f"## Training\n\n{images['training']}" if images["training"] else ""
     topics = dict.fromkeys(re.findall(r"\{speed\[(.+?)\]\}", _TEMPLATE))
     page = _TEMPLATE.format(
         command=record.header["command"],
@@ -105,13 +85,13 @@ def as_markdown(
         conclusion=_conclusion(verdicts),
         claims=tables.claims(verdicts, commands=True),
         notes=_notes(verdicts),
-        images=images,
-        training=training,
         speed={topic: tables.speed(record, topic) for topic in topics},
         **{part: make(record) for part, make in _TABLES.items()},
     )
-    # Where the record holds nothing of a part, there is no gap.
-    return re.sub(r"\n{3,}", "\n\n", page)
+    for name in TEXTS.keys() - set(plots):
+        page = page.replace(f"![{TEXTS[name]}]({name})", "")
+    # Where the record holds nothing of a part, there is no gap, and no heading alone.
+    return re.sub(r"## Training\n\n(?=#)", "", re.sub(r"\n{3,}", "\n\n", page))
 
 
 def as_html(markdown: str) -> str:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from acknap.base.text import short
-from acknap.bench.finished import Answers, Run, Small, Speed, Threads, Training
+from acknap.bench.finished import Answers, Run, Small, Speed, Threads, Timed, Training
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import in_setting
 from acknap.report.memory import Number
@@ -156,7 +156,7 @@ def wrong_in_timings(record: Record, contender: str) -> Number | None:
     answers = [
         point.answers[contender]
         for point in record.points.values()
-        if isinstance(point, Speed | Threads) and contender in point.answers
+        if isinstance(point, Timed) and contender in point.answers
     ]
     if not answers:
         return None
@@ -206,7 +206,7 @@ def small_counts(record: Record) -> dict[str, Counter[str]]:
 
 def training_losses(record: Record) -> Number | None:
     """The largest relative difference of a loss from that of the first run's step."""
-    runs = _training(record)
+    runs = training_runs(record)
     if not runs:
         return None
     first = runs[0].losses
@@ -224,7 +224,7 @@ def training_losses(record: Record) -> Number | None:
 
 def training_memory(record: Record, contender: str, budget: float) -> Number | None:
     """The bytes that a contender saves at a budget, over those at a budget of 1."""
-    sizes = {run.name: run.saved_mb for run in _training(record)}
+    sizes = {run.name: run.saved_mb for run in training_runs(record)}
     if f"{contender} at {budget:g}" not in sizes:
         return None
     words = (f"{name} {size:.3g} MB" for name, size in sizes.items())
@@ -234,7 +234,7 @@ def training_memory(record: Record, contender: str, budget: float) -> Number | N
 
 def training_time(record: Record, contender: str, budget: float) -> Number | None:
     """How many times longer a step takes at a budget than at a budget of 1."""
-    runs = _training(record)
+    runs = training_runs(record)
     seconds = {run.name: run.seconds for run in runs}
     found = ratio(seconds, f"{contender} at {budget:g}", f"{contender} at 1")
     if found is None:
@@ -243,11 +243,12 @@ def training_time(record: Record, contender: str, budget: float) -> Number | Non
     return Number(found.median, f"{found}: {', '.join(words)}")
 
 
-def _training(record: Record) -> list[Run]:
+def training_runs(record: Record) -> list[Run]:
+    """Return the runs of the training."""
     return [run for point in record.of("training", Training) for run in point.runs]
 
 
-def _named(point: Speed | Threads) -> str:
+def _named(point: Timed) -> str:
     name, budgets = point.problem.removeprefix("real:"), point.budgets
     if ":" in name or len(budgets) != 1 or budgets[0] > 1:
         return name

@@ -4,7 +4,7 @@ import itertools
 import statistics
 from collections.abc import Iterable
 
-from acknap.base.text import Cells, short, table
+from acknap.base.text import short, table
 from acknap.bench.finished import Answer, Answers, Finished, Memory, Speed, Threads
 from acknap.bench.record import Record
 from acknap.inside.solvers import SOLVERS
@@ -13,6 +13,16 @@ from acknap.report.memory import memory_points
 from acknap.report.speed import small_counts, thread_ratios
 from acknap.report.stats import median_seconds, percentile, ratio
 from acknap.report.verdicts import Verdict
+
+Row = dict[str, str]
+
+
+def of_numbers(rows: Iterable[Row]) -> str:
+    """Return a table whose header is the keys of its rows."""
+    found = list(rows)
+    if not found:
+        return "Not measured."
+    return table(tuple(found[0]), [tuple(r.values()) for r in found], numbers=True)
 
 
 def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
@@ -32,41 +42,31 @@ def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
 
 def quality(record: Record) -> str:
     """Return a line per solver: how good its sets on real models are."""
-    header = (
-        "solver",
-        "runs",
-        "over the budget",
-        "worst excess",
-        "over its own capacity",
-        "extra recomputation, median",
-        "worst",
-        "recomputes though all fits",
-    )
     points = record.of("real", Answers)
     names = (f"{side}.{solver}" for solver, side in itertools.product(SOLVERS, SIDES))
-    rows = [
-        (title(name), *_quality_row([(p, row) for p in points for row in p.by(name)]))
+    return of_numbers(
+        {"solver": title(name)} | _quality(runs)
         for name in names
-        if any(p.by(name) for p in points) and name in ALL
-    ]
-    return table(header, rows, numbers=True)
+        if (runs := [(p, row) for p in points for row in p.by(name)]) and name in ALL
+    )
 
 
-def _quality_row(runs: list[tuple[Answers, Answer]]) -> Cells:
+def _quality(runs: list[tuple[Answers, Answer]]) -> Row:
     answered = [(point, row) for point, row in runs if not row.failed]
     excess = [row.excess for _, row in answered if row.excess]
     kept = [(point, row) for point, row in answered if not row.excess]
     extra = [e for point, row in kept if (e := point.extra(row)) is not None]
     failed = len(runs) - len(answered)
-    return (
-        f"{len(runs)}" + (f" ({failed} failed)" if failed else ""),
-        str(len(excess)),
-        _percent(max(excess, default=0)),
-        str(sum(row.over > 0 for _, row in answered)),
-        _percent(statistics.median(extra) if extra else 0),
-        _percent(max(extra, default=0)),
-        str(sum(_is_needless(point, row) for point, row in kept)),
-    )
+    needless = sum(_is_needless(point, row) for point, row in kept)
+    return {
+        "runs": f"{len(runs)}" + (f" ({failed} failed)" if failed else ""),
+        "over the budget": str(len(excess)),
+        "worst excess": _percent(max(excess, default=0)),
+        "over its own capacity": str(sum(row.over > 0 for _, row in answered)),
+        "extra recomputation, median": _percent(statistics.median(extra or [0])),
+        "worst": _percent(max(extra, default=0)),
+        "recomputes though all fits": str(needless),
+    }
 
 
 def _is_needless(point: Answers, row: Answer) -> bool:
@@ -81,17 +81,15 @@ def _is_needless(point: Answers, row: Answer) -> bool:
 def speed(record: Record, topic: str) -> str:
     """Return a line per point: the base's time, the others' ratios to it."""
     points = record.of(topic, Speed)
-    if not points:
-        return "Not measured."
-    base, *others = dict.fromkeys(name for p in points for name in p.contenders)
-    header = ("problem", "rounds", f"{title(base)} (ms)", *map(title, others))
+    names = list(dict.fromkeys(name for p in points for name in p.contenders))
     rows = []
     for point in points:
-        seconds = median_seconds(point.seconds, base)
-        cells = [_speed_cell(point, base, name) for name in others]
-        shown = short(1e3 * seconds) if seconds else "-"
-        rows.append((_problem(point), str(point.rounds), shown, *cells))
-    return table(header, rows, numbers=True)
+        seconds = median_seconds(point.seconds, names[0])
+        row = {"problem": _problem(point), "rounds": str(point.rounds)}
+        row[f"{title(names[0])} (ms)"] = short(1e3 * seconds) if seconds else "-"
+        others = {title(name): _speed_cell(point, names[0], name) for name in names[1:]}
+        rows.append(row | others)
+    return of_numbers(rows)
 
 
 def _speed_cell(point: Speed, base: str, name: str) -> str:
@@ -106,29 +104,16 @@ def _speed_cell(point: Speed, base: str, name: str) -> str:
 
 def threads(record: Record) -> str:
     """Return a line per solver and load: the default number of threads against one."""
-    points = record.of("threads", Threads)
-    if not points:
-        return "Not measured."
-    header = (
-        "solver",
-        "beside it",
-        "points",
-        "one thread, over one idle",
-        "default over one thread, median",
-        "p99",
-        "wrong answers",
-    )
-    rows = [
-        (title(name), said, *_threads_row(points, record, name, load))
-        for name in points[0].contenders
+    return of_numbers(
+        {"solver": title(name), "beside it": said} | _threads(record, name, load)
+        for point in record.of("threads", Threads)[:1]
+        for name in point.contenders
         for load, said in (("idle", "nothing"), ("loaded", "two busy loops"))
-    ]
-    return table(header, rows, numbers=True)
+    )
 
 
-def _threads_row(
-    points: list[Threads], record: Record, contender: str, load: str
-) -> Cells:
+def _threads(record: Record, contender: str, load: str) -> Row:
+    points = record.of("threads", Threads)
     one, idle = (in_setting(contender, "one", where) for where in (load, "idle"))
     slower = [
         over.median for point in points if (over := ratio(point.seconds, one, idle))
@@ -137,53 +122,46 @@ def _threads_row(
     wrong = sum(
         point.answers[contender].wrong for point in points if contender in point.answers
     )
-    return (
-        str(len(slower)),
-        short(statistics.median(slower)) if slower else "-",
-        short(statistics.median(shares)) if shares else "-",
-        short(percentile(shares, 0.99)) if shares else "-",
-        str(wrong),
-    )
+    median = short(statistics.median(shares)) if shares else "-"
+    return {
+        "points": str(len(slower)),
+        "one thread, over one idle": short(statistics.median(slower))
+        if slower
+        else "-",
+        "default over one thread, median": median,
+        "p99": short(percentile(shares, 0.99)) if shares else "-",
+        "wrong answers": str(wrong),
+    }
 
 
 def memory(record: Record) -> str:
-    """Return a line per measured peak."""
+    """Return a line per measured peak, then one where a solver died."""
     names = dict.fromkeys(p.contenders[0] for p in record.of("memory", Memory))
-    rows = [
-        (
-            _problem(point) + (", limited" if point.kind == "limit" else ""),
-            title(name),
-            f"{point.peak / 1e6:.2f}",
-            short(point.seconds),
-            "yes" if point.answer.right else "no",
-        )
-        for name in names
-        for point in memory_points(record, name)
-    ]
-    rows += [
-        (
-            f"{_problem(point)}, limited",
-            title(point.contenders[0]),
-            f"died, asking for {point.asked / 1e6:.1f}",
-            "-",
-            "-",
-        )
-        for point in record.of("limit", Memory)
-        if point.asked
-    ]
-    header = ("problem", "solver", "peak growth (MB)", "seconds", "right")
-    return table(header, rows, numbers=True)
+    solved = [point for name in names for point in memory_points(record, name)]
+    died = [point for point in record.of("limit", Memory) if point.asked]
+    return of_numbers(map(_memory, (*solved, *died)))
+
+
+def _memory(point: Memory) -> Row:
+    limited = ", limited" if point.kind == "limit" else ""
+    row = {"problem": _problem(point) + limited, "solver": title(point.contenders[0])}
+    growth, seconds, right = f"{point.peak / 1e6:.2f}", short(point.seconds), "no"
+    if point.asked:
+        growth, seconds, right = f"died, asking for {point.asked / 1e6:.1f}", "-", "-"
+    elif point.answer.right:
+        right = "yes"
+    return row | {"peak growth (MB)": growth, "seconds": seconds, "right": right}
 
 
 def small(record: Record) -> str:
     """Return a line per solver: how often it is wrong on small random problems."""
     totals = small_counts(record)
     faults = sorted({w for counts in totals.values() for w in counts} - {"right"})
-    rows = [
-        (title(name), str(counts.total()), *(str(counts[f]) for f in faults))
+    return of_numbers(
+        {"solver": title(name), "problems": str(counts.total())}
+        | {fault: str(counts[fault]) for fault in faults}
         for name, counts in totals.items()
-    ]
-    return table(("solver", "problems", *faults), rows, numbers=True)
+    )
 
 
 def setting(record: Record) -> str:

@@ -232,7 +232,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("there is no environment with torch 2.10.0 yet")
     folder = tmp_path_factory.mktemp("user")
     (folder / "toy_model.py").write_text(MODEL)
-    with closing(Tracer(REAL, "stock", STOCK / "bin" / "python", folder=folder)) as made:
+    with closing(
+        Tracer(REAL, "stock", STOCK / "bin" / "python", folder=folder)
+    ) as made:
         yield made
 
 

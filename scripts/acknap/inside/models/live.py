@@ -32,10 +32,10 @@ class Live:
         self._goals = [n for n in node_info.required_bw_nodes if n.op != "output"]
         static = node_info.static_lifetime_input_nodes
         self._kept_anyway = {s for node in static for s in _storages(node)}
-        entering = {s for node in node_info.inputs for s in _storages(node)}
+        self._entering = {s for node in node_info.inputs for s in _storages(node)}
         kept = self._kept(default)
         self.most = float(sum(kept.values()))
-        self.least = float(sum(b for s, b in kept.items() if s in entering))
+        self.least = float(sum(b for s, b in kept.items() if s in self._entering))
 
     def count(self, saved: Iterable[Any]) -> float:
         """Return the bytes that a plan keeps alive."""
@@ -45,6 +45,11 @@ class Live:
         """Return the budget that a plan would need; 0 if no budget changes a thing."""
         unit = self.most - self.least
         return (self.count(saved) - self.least) / unit if unit else 0.0
+
+    def apart(self, nodes: Iterable[Any]) -> float:
+        """Return the bytes of storages behind some nodes, but for those of inputs."""
+        found = {s: size for node in nodes for s, size in _storages(node).items()}
+        return float(sum(b for s, b in found.items() if s not in self._entering))
 
     def recomputed(self, saved: Iterable[Any]) -> set[Any]:
         """Return the nodes that the backward computes, those of the forward again."""

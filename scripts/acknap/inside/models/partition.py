@@ -16,7 +16,6 @@ from unittest import mock
 
 import torch._functorch.partitioners as partitioners
 from torch._functorch import config
-from torch._inductor.fx_utils import get_node_storage
 
 from acknap.inside.models.joint_graphs import Joint
 from acknap.inside.models.live import Live
@@ -157,8 +156,7 @@ class Graph:
         name = NAMES.get(solver, solver)
         with config.patch(activation_memory_budget_solver=name):
             saved = self._part(budget, solved, cut)
-        record: dict[str, Any] = {"solver": solver, "budget": budget}
-        record["knapsack_used"] = bool(plans)
+        record = {"solver": solver, "budget": budget, "knapsack_used": bool(plans)}
         record |= self._delivered(saved)
         if self._least is not None:
             record["least"] = self.live.share(self._least)
@@ -166,28 +164,20 @@ class Graph:
             _, kept, left = plans[0]
             record["plan"] = sum(self.memory[i] for i in kept)
             record["plan_recomputed"] = sum(self.runtimes[i] for i in left)
-            record |= {"solves": len(plans), "cuts": cuts}
-            record |= spent | {"base_seconds": self._base_seconds}
+            record |= {"solves": len(plans), "cuts": cuts, **spent}
+            record["base_seconds"] = self._base_seconds
         return record
 
     def _delivered(self, saved: list[Any]) -> dict[str, float]:
         """Measure a saved set in four ways, and what it leaves to recompute."""
         available = self.most - self.least
         own = [node for node in saved if node not in self.inputs]
-        entering = {get_node_storage(node) for node in self.inputs}
-        storages: dict[Any, float] = {}
-        for node in own:
-            storage = get_node_storage(node)
-            if storage is not None and storage not in entering:
-                size = node.meta["val"].untyped_storage().nbytes()
-                # A size that is a symbol: the tensor's, by its hint.
-                storages[storage] = size if isinstance(size, int) else _size([node])
         again = self.live.recomputed(saved)
         items = zip(self.nodes, self.runtimes, strict=True)
         return {
             "ratio": self._ratio(saved),
             "bytes": _size(own) / available,
-            "storages": sum(storages.values()) / available,
+            "storages": self.live.apart(own) / available,
             "live": self.live.share(saved),
             "recomputed": sum(cost for node, cost in items if node in again),
         }

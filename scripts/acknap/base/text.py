@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 Cells = Sequence[str]
+Row = dict[str, str]  # a cell by the name of its column
 
 
 def short(value: float) -> str:
@@ -41,6 +42,14 @@ def print_table(
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
+
+
+def of_numbers(rows: Iterable[Row], empty: str = "Not measured.") -> str:
+    """Return a table of numbers with the rows' names as its header; `empty` if none."""
+    found = list(rows)
+    if not found:
+        return empty
+    return table(tuple(found[0]), [tuple(r.values()) for r in found], numbers=True)
 
 
 def code(text: str) -> str:

@@ -50,7 +50,10 @@ def load(layout: Layout) -> list[Claim]:
     path = layout.root / FILE
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))["claims"]
-        return [_claim(name, entry) for name, entry in table.items()]
+        return [
+            Claim(name, **entry | {"topics": tuple(entry.get("topics", ()))})
+            for name, entry in table.items()
+        ]
     except FileNotFoundError:
         raise HarnessError(f"there is no {FILE}") from None
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
@@ -67,7 +70,3 @@ def topics(layout: Layout, names: Sequence[str]) -> set[str]:
     if not found:
         raise HarnessError(f"{', '.join(names)}: cannot be measured here, see {FILE}")
     return found
-
-
-def _claim(name: str, entry: dict[str, Any]) -> Claim:
-    return Claim(name, **entry | {"topics": tuple(entry.get("topics", ()))})

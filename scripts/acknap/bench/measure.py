@@ -56,7 +56,7 @@ class Measure:
     def _speed(self, point: Point) -> finished.Speed:
         """Time all contenders in interleaved rounds, and check every answer."""
         problem = families.load(self._layout, point.problem)
-        present, absent = self._session.parted(point.contenders)
+        present, absent = self._session.present(point.contenders)
         task = (problem, point.budgets, LIMIT)
         first: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
@@ -102,7 +102,7 @@ class Measure:
     def _answers(self, point: Point) -> finished.Answers:
         """Check every contender's answer at every budget."""
         problem = families.load(self._layout, point.problem)
-        present, absent = self._session.parted(point.contenders)
+        present, absent = self._session.present(point.contenders)
         checker = Checker(problem)
         rows: list[finished.Answer] = []
         for contender, budget in itertools.product(present, point.budgets):
@@ -126,7 +126,7 @@ class Measure:
     def _small(self, point: Point) -> finished.Small:
         """Count wrong answers on random problems, against brute force."""
         first, count = families.sizes(point.problem).values()
-        present, absent = self._session.parted(point.contenders)
+        present, absent = self._session.present(point.contenders)
         seeds = range(first, first + count)
         problems = [families.small(seed) for seed in seeds]
         checkers = [(Checker(problem, by_subsets=True), at) for problem, at in problems]
@@ -173,7 +173,7 @@ class Measure:
 
     def _training(self, point: Point) -> finished.Training:
         """Train a model per contender and budget, a few steps of each in turn."""
-        present, absent = self._session.parted(point.contenders)
+        present, absent = self._session.present(point.contenders)
         workers: list[tuple[SolverWorker, dict[str, Any]]] = []
         with ExitStack() as stack:
             try:

@@ -66,7 +66,8 @@ def open_record(
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:8]
     path = folder / f"{PREFIX}{digest}.jsonl"
     if path.exists():
-        _drop_partial_line(path)
+        complete = path.read_bytes().rfind(b"\n") + 1
+        os.truncate(path, complete)  # a killed run may have left a part of a line
         record = read(path)
         if record.header.get("key") == json.loads(json.dumps(key)):
             return record
@@ -128,12 +129,6 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
         file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _drop_partial_line(path: Path) -> None:
-    with path.open("r+b") as file:
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
 
 
 def _now() -> str:

@@ -29,18 +29,11 @@ from acknap.upstream.targets import Target, Targets
 
 # The modules that a measured value depends on.
 _MEASURING = {
-    "bench": ("measure", "partition", "point", "threads"),
-    "knapsack": ("checker", "families", "session", "truth"),
-    "models": ("tracer",),
-    "inside": ("peers", "solvers", "trainer"),
-    "inside/models": (
-        "builtin",
-        "capture",
-        "joint_graphs",
-        "live",
-        "named",
-        "partition",
-    ),
+    "bench": "measure partition point threads",
+    "knapsack": "checker families session truth",
+    "models": "tracer",
+    "inside": "peers solvers trainer",
+    "inside/models": "builtin capture joint_graphs live named partition",
 }
 _Measuring = Callable[[Point], Finished]
 
@@ -75,13 +68,11 @@ def run_bench(
         topics = bench_claims.topics(layout, claims)
         points = [point for point in points if point.topic in topics]
     release = targets.get(target)
-    stock = environments.stock(layout, release)
-    patched = environments.patched(layout, release)
-    inspect(stock)
-    inspect(patched)
-    peers = venv.extra(layout, "bench-peers", "the peers")
-    pythons: dict[str, Path] = {one.kind: one.python for one in (stock, patched)}
-    pythons["peers"] = peers.python
+    made = environments.stock(layout, release), environments.patched(layout, release)
+    for environment in made:
+        inspect(environment)
+    pythons: dict[str, Path] = {one.kind: one.python for one in made}
+    pythons["peers"] = venv.extra(layout, "bench-peers", "the peers").python
     with (
         Session(pythons) as session,
         Partition(layout, pythons) as partition,
@@ -105,7 +96,11 @@ def _key(
 ) -> dict[str, Any]:
     """Return what makes two runs comparable."""
     package = Path(__file__).parents[1]
-    files = [package / p / f"{n}.py" for p, names in _MEASURING.items() for n in names]
+    files = [
+        package / room / f"{name}.py"
+        for room, names in _MEASURING.items()
+        for name in names.split()
+    ]
     files += sorted((layout.root / "benchmarks" / "instances").rglob("*.json"))
     files.append(layout.requirements / "capture-transformers.txt")
     code = sha256(b"".join(file.read_bytes() for file in files))

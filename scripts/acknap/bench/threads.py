@@ -68,7 +68,7 @@ class InThreads(ExitStack):
         in the next round first with the default.
         """
         problem = families.load(self._layout, point.problem)
-        present, absent = self._session.parted(point.contenders)
+        present, absent = self._session.present(point.contenders)
         side, _ = Contender.of(point.contenders[0])
         result = Threads(
             items=len(problem.memory),

@@ -17,13 +17,13 @@ class OpenError(Exception):
     """A solver ended without a proof within its time limit."""
 
 
-def one_by_one(save: Callable[[Floats, Floats, float, float], list[int]]) -> Solve:
+def one_by_one(ask: Callable[[Floats, Floats, float, float], list[int]]) -> Solve:
     """Ask for one budget after another; all that is answered is the saved items."""
 
     def solve(
         memory: Floats, runtimes: Floats, budgets: Floats, limit: float
     ) -> list[Answer]:
-        found = (save(memory, runtimes, budget, limit) for budget in budgets)
+        found = (ask(memory, runtimes, budget, limit) for budget in budgets)
         return [(saved, None, None, None) for saved in found]
 
     return solve
@@ -40,9 +40,7 @@ def milp() -> Solve:
     numpy: Any = importlib.import_module("numpy")
     optimize: Any = importlib.import_module("scipy.optimize")
 
-    def save(
-        memory: Floats, runtimes: Floats, budget: float, limit: float
-    ) -> list[int]:
+    def ask(memory: Floats, runtimes: Floats, budget: float, limit: float) -> list[int]:
         cost = -numpy.array(runtimes, dtype=float)
         weights = numpy.array(memory) / budget * 1e6
         found = optimize.milp(
@@ -56,7 +54,7 @@ def milp() -> Solve:
             raise OpenError(found.message)
         return [int(i) for i in numpy.flatnonzero(found.x > 0.5)]
 
-    return one_by_one(save)
+    return one_by_one(ask)
 
 
 def branch_and_bound() -> Solve:
@@ -64,9 +62,7 @@ def branch_and_bound() -> Solve:
     module: Any = importlib.import_module("ortools.algorithms.python.knapsack_solver")
     kind = module.SolverType.KNAPSACK_MULTIDIMENSION_BRANCH_AND_BOUND_SOLVER
 
-    def save(
-        memory: Floats, runtimes: Floats, budget: float, limit: float
-    ) -> list[int]:
+    def ask(memory: Floats, runtimes: Floats, budget: float, limit: float) -> list[int]:
         weights, exponent = as_integers(memory)
         values, _ = as_integers(runtimes)
         solver = module.KnapsackSolver(kind, "knapsack")
@@ -77,16 +73,14 @@ def branch_and_bound() -> Solve:
             raise OpenError("not proven")
         return [i for i in range(len(memory)) if solver.best_solution_contains(i)]
 
-    return one_by_one(save)
+    return one_by_one(ask)
 
 
 def cp_sat() -> Solve:
     """OR-tools' CP-SAT with one thread; identical items are one integer variable."""
     module: Any = importlib.import_module("ortools.sat.python.cp_model")
 
-    def save(
-        memory: Floats, runtimes: Floats, budget: float, limit: float
-    ) -> list[int]:
+    def ask(memory: Floats, runtimes: Floats, budget: float, limit: float) -> list[int]:
         weights, exponent = as_integers(memory)
         values, _ = as_integers(runtimes)
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -104,7 +98,7 @@ def cp_sat() -> Solve:
         taken = zip(copies, groups.values(), strict=True)
         return [i for x, members in taken for i in members[: solver.value(x)]]
 
-    return one_by_one(save)
+    return one_by_one(ask)
 
 
 SOLVERS = {

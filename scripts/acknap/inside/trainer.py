@@ -57,9 +57,8 @@ def batch(step: int) -> torch.Tensor:
     follows = torch.rand(BATCH, LENGTH, generator=generator) < 0.9
     for place in range(LENGTH):
         rule = (5 * tokens[:, place] + 3) % VOCABULARY
-        tokens[:, place + 1] = torch.where(
-            follows[:, place], rule, tokens[:, place + 1]
-        )
+        chance = tokens[:, place + 1]
+        tokens[:, place + 1] = torch.where(follows[:, place], rule, chance)
     return tokens
 
 

@@ -1,6 +1,7 @@
 """How the plots look: colours, markers, labels, axes."""
 
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -48,13 +49,11 @@ SETTINGS: dict[Any, Any] = {
 
 def joined_label(names: Sequence[str]) -> str:
     """Name solvers that share a line: "exact; dp and ilp, this series"."""
-    sides: dict[str, list[str]] = {}
+    sides: dict[str, list[str]] = defaultdict(list)
     for name in names:
         solver, _, side = contenders.title(name).partition(", ")
-        sides.setdefault(side, []).append(solver)
-    return "; ".join(
-        f"{', '.join(solvers)} ({side})" for side, solvers in sides.items()
-    )
+        sides[side].append(solver)
+    return "; ".join(f"{', '.join(found)} ({side})" for side, found in sides.items())
 
 
 def svg(figure: Figure) -> str:
@@ -67,8 +66,7 @@ def new_axes(title: str, x: str, y: str, height: float = 4.6) -> tuple[Figure, A
     figure = Figure(figsize=(7.6, height))
     axes = figure.add_subplot()
     axes.set_title(title, pad=12)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set(xlabel=x, ylabel=y)
     return figure, axes
 
 

@@ -44,8 +44,8 @@ def instances(layout: Layout) -> list[str]:
 
 def captured(layout: Layout) -> list[str]:
     """Return the names of those that this project's own command captured."""
-    folder = _folder(layout) / "captured"
-    return sorted(f"captured/{path.stem}" for path in folder.glob("*.json"))
+    paths = _folder(layout).glob("captured/*.json")
+    return sorted(f"captured/{path.stem}" for path in paths)
 
 
 def load(layout: Layout, spec: str) -> Problem:

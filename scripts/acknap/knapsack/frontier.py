@@ -1,7 +1,7 @@
 """What each budget buys on one knapsack: the optimum, and what solvers reach of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -11,8 +11,7 @@ from acknap.knapsack.chart_style import BUDGET, SETTINGS, line, new_axes, svg
 Points = Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class Frontier:
+class Frontier(NamedTuple):
     """Recomputed share of the work by budget, on one model."""
 
     model: str

@@ -86,10 +86,10 @@ class Session(ExitStack):
         side, solver = Contender.of(contender)
         return solver in self.worker(side).description["solvers"]
 
-    def parted(self, contenders: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    def present(self, contenders: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
         """Return those that their environments have, and those that are absent."""
-        present = [name for name in contenders if self.has(name)]
-        return present, tuple(name for name in contenders if name not in present)
+        found = [name for name in contenders if self.has(name)]
+        return found, tuple(name for name in contenders if name not in found)
 
     def solve(
         self,

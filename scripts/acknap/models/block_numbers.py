@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from acknap.base.text import table
+from acknap.base.text import of_numbers
 from acknap.knapsack.truth import excess
 
 Row = dict[str, Any]
@@ -156,16 +156,16 @@ def markdown(found: Sequence[Pair]) -> str:
             key = ", ".join(pair.ours[part] for part in name.split(" and "))
             groups[key].append(pair)
         groups["all"] = list(found)
-        rows = [(key, *_cells(summary(group))) for key, group in groups.items()]
-        parts.append(table((name, *_COLUMNS.values()), rows, numbers=True))
+        rows = ({name: key} | _cells(summary(group)) for key, group in groups.items())
+        parts.append(of_numbers(rows))
     return "\n\n".join(parts)
 
 
-def _cells(counts: Mapping[str, Any]) -> list[str]:
+def _cells(counts: Mapping[str, Any]) -> dict[str, str]:
     shown = dict(counts) | {"more_saves": f"{100 * counts['more_saves']:.1f} %"}
     shown["live"] = f"{counts['live']:.4f}"
     shown["blocks_over"] = f"{counts['blocks_over']} of {counts['blocks']}"
-    return [str(shown[key]) for key in _COLUMNS]
+    return {column: str(shown[key]) for key, column in _COLUMNS.items()}
 
 
 def exceptions(found: Sequence[Pair]) -> str:
@@ -182,19 +182,16 @@ def exceptions(found: Sequence[Pair]) -> str:
         words = [word for word, holds in said.items() if holds]
         if words and (not pair.stock_is_wrong or pair.is_over or pair.ours_is_wrong):
             ours = pair.ours
-            rows.append(
-                (
-                    f"{ours['model']}, {ours['dtype']}, {ours['solver']}",
-                    f"{ours['budget']:g}",
-                    f"{pair.stock['live']:,}",
-                    f"{ours['live']:,}",
-                    f"{pair.allowed:,.0f}",
-                    *(f"{again:.3g}" for again in pair.recomputed),
-                    ", ".join(words),
-                )
-            )
-    header = (
-        *("run", "budget", "stock keeps", "ours keeps", "allowed"),
-        *("stock recomputes", "ours recomputes", ""),
-    )
-    return table(header, rows, numbers=True) if rows else "None."
+            stock_again, ours_again = (f"{again:.3g}" for again in pair.recomputed)
+            row = {
+                "run": f"{ours['model']}, {ours['dtype']}, {ours['solver']}",
+                "budget": f"{ours['budget']:g}",
+                "stock keeps": f"{pair.stock['live']:,}",
+                "ours keeps": f"{ours['live']:,}",
+                "allowed": f"{pair.allowed:,.0f}",
+                "stock recomputes": stock_again,
+                "ours recomputes": ours_again,
+                "": ", ".join(words),
+            }
+            rows.append(row)
+    return of_numbers(rows, empty="None.")

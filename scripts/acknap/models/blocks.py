@@ -16,6 +16,7 @@ from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "blocks.py"
 SIDES = ("stock", "patched")
+_PAGE = Path(__file__).with_name("blocks.md").read_text(encoding="utf-8")
 
 
 def run_blocks(
@@ -77,25 +78,3 @@ def compare(folder: Path, command: str) -> int:
 
 def _read(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-_PAGE = """# Blocks that are compiled one by one
-
-`{command}`. {versions}.
-
-Each model runs forward on a CPU, each block of it compiled on its own
-(`module.compile`, `aot_eager_decomp_partition`), so that a block's input is a temporary
-that nobody but its backward keeps. Counted: distinct storages that autograd keeps of
-the whole model, without parameters, buffers and the batch. What the allocator handed
-out during the forward and did not get back, but for the loss, differs from that by
-{unseen} bytes at most. A budget allows the sum over the blocks of
-low + budget x (high - low), of the plan without a budget; what is not in a block comes
-on top. Exact is compared with stock's dp. Runs that failed: {failed}. Pairs in which
-stock's gradients are wrong (it computes random numbers again) count only as such.
-
-{tables}
-
-## Exceptions
-
-{exceptions}
-"""

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from acknap.bench.finished import Answers, Run, Speed
 from acknap.bench.plan_memory import ROWS_UNITS, TABLE_UNITS
@@ -22,8 +22,7 @@ _WIDTH = 1_000_000
 _LEAST = 5e4  # bytes; less cannot be told from nothing
 
 
-@dataclass(frozen=True)
-class MemoryByN:
+class MemoryByN(NamedTuple):
     """Peaks measured at W = 1e6, and the laws at the publication's W.
 
     Attributes:
@@ -80,8 +79,7 @@ def share_of_time(
     return n, times[n] / bases[n] if both else 0.0
 
 
-@dataclass(frozen=True)
-class UsedByBudget:
+class UsedByBudget(NamedTuple):
     """Memory of the saved set by budget, on one model.
 
     Attributes:

@@ -4,9 +4,8 @@ Only runs in which the knapsack decides count. Shares are explained in
 benchmarks/SCHEMA.md.
 """
 
-import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from acknap.base.text import short
 from acknap.bench.finished import Answers, Partitions
@@ -70,18 +69,15 @@ def recompute(record: Record, base: str, contender: str) -> Number | None:
     others = {
         (name, row.budget): row.recomputed for name, _, row in runs(record, contender)
     }
-    logs = [
-        math.log(max(others[key], least) / max(row.recomputed, least))
+    ratios = [
+        max(others[key], least) / max(row.recomputed, least)
         for name, total, row in runs(record, base)
         if (key := (name, row.budget)) in others
         and not any(map(row.excess, ("ratio", "bytes", "live")))
         and (least := _LEAST * total)
     ]
-    if not logs:
-        return None
-    mean, low, high = (math.exp(f(logs)) for f in (statistics.mean, min, max))
-    text = f"{mean:.4f} ({low:.3f} to {high:.3f}) over {len(logs)} runs"
-    return Number(mean, text)
+    words = "{middle:.4f} ({low:.3f} to {high:.3f}) over {n} runs"
+    return _spread(ratios, statistics.geometric_mean, words)
 
 
 def unit(record: Record, side: str) -> Number | None:
@@ -91,11 +87,8 @@ def unit(record: Record, side: str) -> Number | None:
         for point in points(record)
         if isinstance(point.unbudgeted, dict)
     ]
-    if not shares:
-        return None
-    middle = statistics.median(shares)
-    text = f"{min(shares):.3f} to {max(shares):.3f}, median {middle:.3f}"
-    return Number(middle, f"{text}, {len(shares)} models")
+    words = "{low:.3f} to {high:.3f}, median {middle:.3f}, {n} models"
+    return _spread(shares, statistics.median, words)
 
 
 def flattered(record: Record, contender: str) -> Number | None:
@@ -115,6 +108,17 @@ def extra_cuts(record: Record, contender: str) -> Number | None:
         return None
     mean = statistics.mean(cuts)
     return Number(mean, f"{short(mean)} a run, at most {max(cuts)}, {len(cuts)} runs")
+
+
+def _spread(
+    values: Sequence[float], middle: Callable[[Sequence[float]], float], words: str
+) -> Number | None:
+    """Return the middle of some values, in words with places for the spread."""
+    if not values:
+        return None
+    found, low, high = middle(values), min(values), max(values)
+    text = words.format(middle=found, low=low, high=high, n=len(values))
+    return Number(found, text)
 
 
 def extra_time(

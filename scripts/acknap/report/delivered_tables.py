@@ -1,12 +1,11 @@
 """The report's tables of captured models: plans by solver, and partitions."""
 
-from acknap.base.text import short
+from acknap.base.text import Row, of_numbers, short
 from acknap.bench.finished import Answers
 from acknap.bench.record import Record
 from acknap.knapsack.contenders import ALL, VARIANTS, title
 from acknap.models.parted import MEASURES, Parted
 from acknap.report.delivered import extra_cuts, extra_time, points, recompute, runs
-from acknap.report.tables import of_numbers
 
 BASE = "stock.dp"
 
@@ -41,7 +40,7 @@ def variants(record: Record) -> str:
     )
 
 
-def _variant(record: Record, contender: str) -> dict[str, str]:
+def _variant(record: Record, contender: str) -> Row:
     found = [row for _, _, row in runs(record, contender)]
     beyond = {measure: [row.excess(measure) for row in found] for measure in MEASURES}
     worst = {m: f"{100 * max(values):+.1f} %" for m, values in beyond.items()}

@@ -119,26 +119,20 @@ def times_larger(record: Record) -> Number | None:
 
 def largest_2000(record: Record) -> Number | None:
     """The largest capacity at which the released sliding window solved n = 2000."""
-    found = {
-        name: max(
-            (
-                (point.sizes["units"], point.peak, point.seconds)
-                for point in memory_points(record, name, n=2000)
-                if "units" in point.sizes
-            ),
-            default=None,
-        )
-        for name in ("stock.hirschberg", "patched.hirschberg", "patched.exact")
-    }
-    best = found["stock.hirschberg"]
-    if best is None:
+    found = {}
+    for name in ("stock.hirschberg", "patched.hirschberg", "patched.exact"):
+        points = [p for p in memory_points(record, name, n=2000) if "units" in p.sizes]
+        if points:
+            found[name] = max(
+                (p.sizes["units"], p.peak / 1e6, p.seconds) for p in points
+            )
+    if "stock.hirschberg" not in found:
         return None
     words = (
-        f"{name} W = {one[0]:.3g} in {one[1] / 1e6:.3g} MB and {short(one[2])} s"
-        for name, one in found.items()
-        if one
+        f"{name} W = {units:.3g} in {size:.3g} MB and {short(seconds)} s"
+        for name, (units, size, seconds) in found.items()
     )
-    return Number(float(best[0]), "; ".join(words))
+    return Number(float(found["stock.hirschberg"][0]), "; ".join(words))
 
 
 def peak_ratio(

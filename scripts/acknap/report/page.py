@@ -33,12 +33,8 @@ _TABLES = {
     "memory": tables.memory,
     "setting": tables.setting,
 }
-_VERDICTS = {
-    "holds": "holds",
-    "does not hold": "fails",
-    "not measured": "open",
-    "reported": "open",
-}
+_VERDICTS = {"holds": "holds", "does not hold": "fails"}
+_VERDICTS |= dict.fromkeys(("not measured", "reported"), "open")
 
 
 def run_report(layout: Layout, name: str | None) -> int:
@@ -58,11 +54,9 @@ def run_report(layout: Layout, name: str | None) -> int:
     verdicts = [judge(c, record) for c in claims.load(layout)]
     plots = charts.draw(record)
     page = as_markdown(record, verdicts, tuple(plots))
-    for plot, svg in plots.items():
-        write_atomic(folder / plot, svg.encode())
-    write_atomic(folder / "REPORT.md", page.encode())
-    write_atomic(folder / "report.html", as_html(page).encode())
-    for file in ("REPORT.md", "report.html", *plots):
+    files = {"REPORT.md": page, "report.html": as_html(page), **plots}
+    for file, content in files.items():
+        write_atomic(folder / file, content.encode())
         print(layout.relative(folder / file))
     if folder.name == FULL:
         readme = layout.root / "README.md"
@@ -70,7 +64,9 @@ def run_report(layout: Layout, name: str | None) -> int:
         section = as_section(record, verdicts, folder.name, tuple(plots))
         write_atomic(readme, splice(text, section).encode())
         print("README.md: claims rewritten")
-    _print_summary(verdicts)
+    width = max(len(verdict.claim.name) for verdict in verdicts)
+    for verdict in verdicts:
+        print(f"{verdict.claim.name:{width}}  {verdict.word:13}  {verdict.measured}")
     return 0
 
 
@@ -169,9 +165,3 @@ def _notes(verdicts: Sequence[Verdict]) -> str:
         if v.claim.note and v.measured != v.claim.note
     ]
     return "\n".join(["Notes:\n", *notes]) if notes else ""
-
-
-def _print_summary(verdicts: Sequence[Verdict]) -> None:
-    width = max(len(verdict.claim.name) for verdict in verdicts)
-    for verdict in verdicts:
-        print(f"{verdict.claim.name:{width}}  {verdict.word:13}  {verdict.measured}")

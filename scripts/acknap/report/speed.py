@@ -210,16 +210,10 @@ def training_losses(record: Record) -> Number | None:
     if not runs:
         return None
     first = runs[0].losses
-    worst = max(
-        abs(loss - wanted) / wanted
-        for run in runs
-        for loss, wanted in zip(run.losses, first, strict=True)
-    )
-    return Number(
-        worst,
-        f"largest difference {worst:.2g} in {len(runs)} runs of {len(first)} steps, "
-        f"loss {first[0]:.3g} to {first[-1]:.3g}",
-    )
+    pairs = (pair for run in runs for pair in zip(run.losses, first, strict=True))
+    worst = max(abs(loss - wanted) / wanted for loss, wanted in pairs)
+    text = f"largest difference {worst:.2g} in {len(runs)} runs of {len(first)} steps"
+    return Number(worst, f"{text}, loss {first[0]:.3g} to {first[-1]:.3g}")
 
 
 def training_memory(record: Record, contender: str, budget: float) -> Number | None:

@@ -3,8 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,8 +14,7 @@ _CONFIDENCE = 0.95
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(NamedTuple):
     """Median of the per-round ratios of two contenders' times.
 
     Attributes:
@@ -80,8 +78,7 @@ def median_seconds(
     return statistics.median(values) if values else None
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     """bytes = sum of coefficient x feature, fitted to measured points.
 
     Attributes:

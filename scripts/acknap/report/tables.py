@@ -4,7 +4,7 @@ import itertools
 import statistics
 from collections.abc import Iterable
 
-from acknap.base.text import short, table
+from acknap.base.text import Row, of_numbers, short, table
 from acknap.bench.finished import Answer, Answers, Finished, Memory, Speed, Threads
 from acknap.bench.record import Record
 from acknap.inside.solvers import SOLVERS
@@ -13,16 +13,6 @@ from acknap.report.memory import memory_points
 from acknap.report.speed import small_counts, thread_ratios
 from acknap.report.stats import median_seconds, percentile, ratio
 from acknap.report.verdicts import Verdict
-
-Row = dict[str, str]
-
-
-def of_numbers(rows: Iterable[Row]) -> str:
-    """Return a table whose header is the keys of its rows."""
-    found = list(rows)
-    if not found:
-        return "Not measured."
-    return table(tuple(found[0]), [tuple(r.values()) for r in found], numbers=True)
 
 
 def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:

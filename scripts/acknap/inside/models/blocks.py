@@ -35,14 +35,7 @@ from torch._functorch._aot_autograd.logging_utils import get_aot_compilation_con
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from acknap.inside.models.block_models import (
-    FLOAT32_ONLY,
-    MODELS,
-    blocks,
-    held,
-    make,
-    storages,
-)
+from acknap.inside.models import block_models
 from acknap.inside.models.builtin import Built
 from acknap.inside.models.joint_graphs import treat_attention_as_on_cuda
 from acknap.inside.models.live import Live
@@ -59,8 +52,7 @@ class _Graphs:
     """The joint graphs that were parted, by the number of their compilation."""
 
     def __init__(self) -> None:
-        self.allowed: dict[int, float] = {}
-        self.planned: dict[int, float] = {}
+        self.noted: dict[int, Row] = {}
         self.again: dict[int, int] = {}
         self._choose: Any = partitioners.choose_saved_values_set
 
@@ -70,8 +62,8 @@ class _Graphs:
         saved = self._choose(graph, node_info, memory_budget=memory_budget)
         number = int(get_aot_compilation_context()[0][0].partition("_")[0])
         unit = live.most - live.least
-        self.allowed[number] = live.least + memory_budget * unit
-        self.planned[number] = live.count(saved)
+        allowed = live.least + memory_budget * unit
+        self.noted[number] = {"allowed": allowed, "planned": live.count(saved)}
         forward = set(node_info.required_fw_nodes)
         self.again[number] = len(live.recomputed(saved) & forward)
         return saved
@@ -119,8 +111,8 @@ def run_once(built: Built, dtype: str) -> Any:
 def measure(name: str, dtype: str, solver: str, budget: float) -> Row:
     """Compile a model's blocks, run it forward and backward, and measure."""
     torch._dynamo.reset()
-    built, graphs = make(name), _Graphs()
-    parts = blocks(built.model)
+    built, graphs = block_models.make(name), _Graphs()
+    parts = block_models.blocks(built.model)
     for _, block in parts:
         block.compile(backend=BACKEND, dynamic=False)
     asked = options() | {
@@ -138,7 +130,7 @@ def measure(name: str, dtype: str, solver: str, budget: float) -> Row:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
             loss = run_once(built, dtype)
             gc.collect()
-        row = _alive(loss, graphs, held(built))
+        row = _alive(loss, graphs, block_models.held(built))
         row["allocated"] = sum(
             event.nbytes()
             for event in seen.profiler.kineto_results.events()
@@ -166,19 +158,17 @@ def _alive(loss: torch.Tensor, graphs: _Graphs, others: dict[int, int]) -> Row:
     compiled: dict[int, int] = {}
     rows = []
     for node in autograd_nodes(loss):
-        kept = {s: b for s, b in storages(kept_by(node)).items() if s not in others}
+        kept = {
+            s: b
+            for s, b in block_models.storages(kept_by(node)).items()
+            if s not in others
+        }
         everything |= kept
         number = getattr(getattr(node, "_forward_cls", None), "_aot_id", None)
         if number is not None:
             compiled |= kept
-            rows.append(
-                {
-                    "graph": number,
-                    "live": sum(kept.values()),
-                    "allowed": graphs.allowed[number],
-                    "planned": graphs.planned[number],
-                }
-            )
+            row = {"graph": number, "live": sum(kept.values())}
+            rows.append(row | graphs.noted[number])
     if not rows:
         raise RuntimeError("no block was compiled")
     first = min(row["graph"] for row in rows)
@@ -195,7 +185,7 @@ def _alive(loss: torch.Tensor, graphs: _Graphs, others: dict[int, int]) -> Row:
 
 def eager(name: str, dtype: str) -> Row:
     """Measure a model without compiling anything: what its gradients should be."""
-    built = make(name)
+    built = block_models.make(name)
     loss = run_once(built, dtype)
     loss.backward()
     return _result(loss, built)
@@ -207,7 +197,10 @@ def plan(
     """Return what is measured: model, precision, solver, budget."""
     solvers = ("dp", "greedy", *(("exact",) if hasattr(config, COUNTING) else ()))
     for name in models:
-        for dtype in ("float32", *(() if name in FLOAT32_ONLY else ("autocast",))):
+        for dtype in (
+            "float32",
+            *(() if name in block_models.FLOAT32_ONLY else ("autocast",)),
+        ):
             yield name, dtype, "eager", 1.0
             yield name, dtype, "dp", 1.0
             for budget, solver in itertools.product(budgets, solvers):
@@ -219,7 +212,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("output", type=Path)
     parser.add_argument("--packages", default="")
-    parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
+    parser.add_argument(
+        "--models", nargs="*", default=block_models.MODELS, choices=block_models.MODELS
+    )
     parser.add_argument("--budgets", nargs="*", type=float, default=list(BUDGETS))
     arguments = parser.parse_args()
     sys.path.append(arguments.packages)

@@ -28,7 +28,9 @@ def setting(name: str) -> str | None:
     return next(filter(None, map(configuration().get, keys)), None)
 
 
-def install(python: Path, requirements: Path, log: Path, lock: int) -> None:
+def install_requirements(
+    python: Path, requirements: Path, log: Path, lock: int
+) -> None:
     """Install a requirements file for another interpreter, with our pip.
 
     Args:

@@ -80,7 +80,7 @@ class Venv:
         self.create()
         log = self.folder.with_name(f"{self.folder.name}.log")
         with working(f"Installing {what} into {layout.relative(self.folder)}"):
-            pip.install(self.python, requirements, log, lock)
+            pip.install_requirements(self.python, requirements, log, lock)
 
 
 def require_requirements(layout: Layout, name: str) -> Path:

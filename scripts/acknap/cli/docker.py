@@ -80,7 +80,7 @@ def shell(
     sys.exit(docker.shell(*release(target), chosen, options))
 
 
-@app.command(hidden=True)
-def install(target: Annotated[str, Argument()]) -> None:
+@app.command("environments", hidden=True)
+def make_environments(target: Annotated[str, Argument()]) -> None:
     """Make both environments of a release: the one step of docker/Dockerfile."""
     environments.patched(*release(target))

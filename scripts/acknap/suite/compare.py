@@ -11,8 +11,8 @@ from acknap.base.errors import HarnessError
 from acknap.base.files import require_folder, scratch
 from acknap.base.layout import Layout
 from acknap.series.patches import load
-from acknap.suite import categories, fixed, new_files, report, run
-from acknap.suite.report import Comparison
+from acknap.suite import categories, fixed, new_files, run
+from acknap.suite.comparison import Comparison, print_summary, to_json, write
 from acknap.torches import environments
 from acknap.torches.environments import Environment
 from acknap.torches.inspect import Interpreter, inspect
@@ -66,11 +66,11 @@ def run_compare(
         for suite, path in suites.items():
             _add_suite(comparison, sides, series, path, logs / suite)
     comparison.problems += fixed.broken(claimed, comparison.rows)
-    report.write(comparison, folder)
+    write(comparison, folder)
     if as_json:
-        print(report.as_json(comparison), end="")
+        print(to_json(comparison), end="")
     else:
-        report.print_summary(comparison, Console())
+        print_summary(comparison, Console())
         print(f"Report: {layout.relative(folder / 'compare.md')}")
         print(f"Logs: {layout.relative(logs)}")
     return 1 if comparison.problems else 0

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from acknap.suite import report
+from acknap.suite import comparison as pages
 from acknap.suite.categories import rows
+from acknap.suite.comparison import Comparison
 from acknap.suite.outcomes import Outcome, Status
-from acknap.suite.report import Comparison
 from acknap.suite.run import SuiteRun
 from acknap.torches.inspect import Interpreter
 
@@ -48,7 +48,7 @@ def comparison() -> Comparison:
 
 
 def test_page(comparison: Comparison) -> None:
-    page = report.as_markdown(comparison)
+    page = pages.as_markdown(comparison)
     for part in (
         "# Suite: patched v1 against stock v1\n",
         "Made by `./scripts/harness compare --target v1`.",
@@ -65,12 +65,12 @@ def test_page(comparison: Comparison) -> None:
 
 def test_page_of_a_failed_comparison(comparison: Comparison) -> None:
     object.__setattr__(comparison, "problems", ("missing: a", "missing: b"))
-    page = report.as_markdown(comparison)
+    page = pages.as_markdown(comparison)
     assert "**Failed: 2 problems.**\n\n- `missing: a`\n- `missing: b`\n" in page
 
 
 def test_json_has_every_test_and_run(comparison: Comparison) -> None:
-    record = json.loads(report.as_json(comparison))
+    record = json.loads(pages.to_json(comparison))
     assert [test["category"] for test in record["tests"]] == ["fixed", "kept"]
     assert [run["environment"] for run in record["runs"]] == ["stock v1", "patched v1"]
     assert record["tests"][0]["stock"] == {
@@ -83,7 +83,7 @@ def test_json_has_every_test_and_run(comparison: Comparison) -> None:
 def test_summary_fits_a_narrow_page(comparison: Comparison) -> None:
     console = Console(width=60, file=io.StringIO())
     with console.capture() as shown:
-        report.print_summary(comparison, console)
+        pages.print_summary(comparison, console)
     lines = [line.split() for line in shown.get().splitlines()]
     assert ["result", "dp", "ilp", "all"] in lines
     assert ["still", "failing", "0", "0", "0"] in lines
@@ -92,7 +92,7 @@ def test_summary_fits_a_narrow_page(comparison: Comparison) -> None:
 def test_interrupted_write_keeps_the_previous_report(
     comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report.write(comparison, tmp_path)
+    pages.write(comparison, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     object.__setattr__(comparison, "target", "v2")
 
@@ -101,5 +101,5 @@ def test_interrupted_write_keeps_the_previous_report(
 
     monkeypatch.setattr(Path, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        report.write(comparison, tmp_path)
+        pages.write(comparison, tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -44,7 +44,7 @@ class Comparison:
         return f"patched {self.target} against stock {self.against}"
 
 
-def as_json(comparison: Comparison) -> str:
+def to_json(comparison: Comparison) -> str:
     """Return everything that the comparison saw, as JSON."""
     record = {
         "target": comparison.target,
@@ -62,7 +62,7 @@ def as_json(comparison: Comparison) -> str:
 
 def write(comparison: Comparison, folder: Path) -> None:
     """Write compare.json and compare.md, each replaced at once."""
-    write_atomic(folder / "compare.json", as_json(comparison).encode())
+    write_atomic(folder / "compare.json", to_json(comparison).encode())
     write_atomic(folder / "compare.md", as_markdown(comparison).encode())
 
 

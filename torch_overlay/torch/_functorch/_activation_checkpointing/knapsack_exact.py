@@ -173,6 +173,8 @@ class ExactKnapsack:
         if worth == math.inf:
             worth = sum(x for x in r if x < math.inf)
         self._types = sort_types(items, sum(m), worth)
+        # The types of which a set may have some copies without having all.
+        self._repeated = [k for k, x in enumerate(self._types.items) if len(x) > 1]
 
     def solve(self, max_memory: float) -> KnapsackPlan:
         """Solves for one budget.
@@ -193,15 +195,23 @@ class ExactKnapsack:
             raise ValueError(
                 f"max_memory must be finite and not negative, got {max_memory}"
             )
-        n = len(self._runtimes)
         urgent, max_memory = self._urgent_first(max_memory)
         knapsack = Knapsack(self._types, max_memory)
         best = _search(knapsack)
-        items = zip(self._types.items, best.copies())
-        keep = bytearray(n)
-        for i in chain(self._free, urgent, *(x[:copies] for x, copies in items)):
-            keep[i] = 1
+        keep = self._kept(urgent, best.copies())
         return self._certified(keep, knapsack, best)
+
+    def _kept(self, urgent: list[int], copies: list[int]) -> bytearray:
+        """1 for each item to save, else 0. O(n) time."""
+        items = self._types.items
+        keep = bytearray(len(self._runtimes))
+        for i in chain(self._free, urgent, *compress(items, copies)):
+            keep[i] = 1
+        for k in self._repeated:
+            if 0 < copies[k] < len(items[k]):
+                for i in items[k][copies[k] :]:
+                    keep[i] = 0
+        return keep
 
     def _certified(
         self, keep: bytearray, knapsack: Knapsack, best: Incumbent

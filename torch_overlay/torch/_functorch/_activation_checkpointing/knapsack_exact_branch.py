@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterator
 from itertools import groupby
 from operator import mul, truediv
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from torch._functorch._activation_checkpointing.knapsack_exact_items import (
     CLOSING,
@@ -17,6 +17,11 @@ from torch._functorch._activation_checkpointing.knapsack_exact_items import (
 _MAX_TYPES = 2**14  # more are not looked at for dominated ones
 
 _Limits: TypeAlias = dict[int, tuple[int, int]]  # type -> fewest and most copies
+# A part of the tree: -bound, -serial, break type, copies of it, and the weight and the
+# profit of its set: all that fits before and of the break type, the fewest copies after
+# it. Of equal bounds the newest, nearest to a full set, is first. With a named tuple
+# branching takes 13 % longer.
+_Node: TypeAlias = tuple[int, int, int, int, int, int, _Limits]
 
 
 class Incumbent:
@@ -40,7 +45,8 @@ class Incumbent:
     def __init__(self, knapsack: Knapsack) -> None:
         self._exact = knapsack.types.exact
         self.bound = knapsack.dantzig_bound()
-        self._take(0, 0, {}, knapsack.count)
+        self.value = -1
+        self.offer(0, 0, {}, knapsack.count)
 
     @property
     def proven(self) -> bool:
@@ -71,7 +77,9 @@ class Incumbent:
             count: how many all copies of each type are. It may not change later.
         """
         if value > self.value:
-            self._take(value, full, changed, count)
+            self.value, self.enough = value, self.enough_for(value)
+            self.bound = max(self.bound, value)
+            self._full, self._changed, self._count = full, changed, count
 
     def lower(self, bound: int) -> None:
         """Takes a bound of all sets that are not worse, if it is lower. O(1) time."""
@@ -84,29 +92,6 @@ class Incumbent:
         for k, number in self._changed.items():
             copies[k] = number
         return copies
-
-    def _take(
-        self, value: int, full: int, changed: dict[int, int], count: list[int]
-    ) -> None:
-        self.value, self.enough = value, self.enough_for(value)
-        self.bound = max(self.bound, value)
-        self._full, self._changed, self._count = full, changed, count
-
-
-class _Node(NamedTuple):
-    """A part of the tree. Of equal bounds the newest, nearest to a full set, is first.
-
-    ``weight`` and ``profit`` are the totals of its set: all that fits before and of the
-    break type, the fewest copies after it.
-    """
-
-    minus_bound: int
-    minus_serial: int
-    break_type: int
-    copies: int  # of the break type
-    weight: int
-    profit: int
-    limits: _Limits
 
 
 class BranchAndBound:
@@ -135,42 +120,41 @@ class BranchAndBound:
         O(log(nodes) + depth + distance between the break types) time and O(depth)
         memory per node.
         """
+        nodes, incumbent = self.nodes, self.incumbent
         max_steps += self.steps
-        while self.nodes and self.steps < max_steps:
-            if -self.nodes[0].minus_bound <= self.incumbent.enough:
+        while nodes and self.steps < max_steps:
+            if -nodes[0][0] <= incumbent.enough:
                 break
-            node = heapq.heappop(self.nodes)
-            self._add_no_more(node)
-            self._add_one_more(node)
+            self._branch(heapq.heappop(nodes))
         self.report()
 
     def report(self) -> None:
         """Lowers the bound to the highest one of the tree."""
-        top = -self.nodes[0].minus_bound if self.nodes else 0
+        top = -self.nodes[0][0] if self.nodes else 0
         self.incumbent.lower(max(self.closed, top))
 
-    def _add_no_more(self, node: _Node) -> None:
-        """Adds the sets with no more copies of the break type than fit."""
-        k = node.break_type
-        low, _ = node.limits.get(k, (0, 0))
-        limits = {**node.limits, k: (low, node.copies)}
-        self._add(k + 1, node.weight, node.profit, limits)
+    def _branch(self, node: _Node) -> None:
+        """Parts its sets: no more copies of the break type than fit, or more."""
+        _, _, k, copies, weight, profit, limits = node
+        low, high = limits.get(k, (0, self.count[k]))
+        self._add(k + 1, weight, profit, {**limits, k: (low, copies)})
+        limits = {**limits, k: (copies + 1, high)}
+        self._make_room(k, weight + self.weight[k], profit + self.profit[k], limits)
 
-    def _add_one_more(self, node: _Node) -> None:
-        """Adds those with one copy more: the types of the lowest ratio make room."""
+    def _make_room(self, k: int, weight: int, profit: int, limits: _Limits) -> None:
+        """Queues a node for which the types of the lowest ratio before ``k`` make room.
+
+        ``weight`` and ``profit`` are the totals of `_add`, above the capacity.
+        """
         weights, profits, count = self.weight, self.profit, self.count
-        start = k = node.break_type
-        _, high = node.limits.get(k, (0, count[k]))
-        limits = {**node.limits, k: (node.copies + 1, high)}
-        weight = node.weight + weights[k]
-        profit = node.profit + profits[k]
-        while weight > self.capacity and k > 0:
+        capacity, start = self.capacity, k
+        while weight > capacity and k > 0:
             k -= 1
             low, high = limits[k] if k in limits else (0, count[k])
             weight -= (high - low) * weights[k]
             profit -= (high - low) * profits[k]
         self.steps += start - k
-        if weight <= self.capacity:
+        if weight <= capacity:
             self._add(k, weight, profit, limits)
 
     def _add(self, k: int, weight: int, profit: int, limits: _Limits) -> None:
@@ -207,7 +191,7 @@ class BranchAndBound:
         if bound <= incumbent.enough:
             self.closed = max(self.closed, bound)
         else:
-            node = _Node(-bound, -self.steps, k, copies, weight, profit, limits)
+            node = (-bound, -self.steps, k, copies, weight, profit, limits)
             heapq.heappush(self.nodes, node)
 
 

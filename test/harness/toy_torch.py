@@ -162,8 +162,10 @@ def _patch(changed: str, added: str) -> str:
             "Subject: [PATCH] Keep to the budget",
             "",
             f"diff --git a/{changed} b/{changed}",
+            f"index {'1' * 40}..{'2' * 40} 100644",
             f"diff --git a/{added} b/{added}",
             "new file mode 100644",
+            f"index {'0' * 40}..{'3' * 40}",
             "",
         ]
     )

@@ -1,7 +1,7 @@
 """`compare`: one suite on a stock release and on a patched one, test by test."""
 
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,13 +58,17 @@ def run_compare(
     comparison = Comparison(patched.name, stock.name, command)
     with _upstream_suite(layout, checkout) as upstream:
         suites = {"suite": layout.suite} | ({UPSTREAM: upstream} if upstream else {})
-        found = [new_files.of_suite(path) for path in suites.values()]
-        every = {one for suite in found for wanted in suite.values() for one in wanted}
+        imports = {name: new_files.of_suite(path) for name, path in suites.items()}
+        every = {
+            one for of in imports.values() for found in of.values() for one in found
+        }
         made = environments.stock(layout, stock), environments.patched(layout, patched)
         sides = [(one, inspect(one, every)) for one in made]
+        before, after = (found.faults for _, found in sides)
         series = load(layout, patched.series).touched
         for suite, path in suites.items():
-            _add_suite(comparison, sides, series, path, logs / suite)
+            new = new_files.new_files(imports[suite], before, after, series)
+            _add_suite(comparison, sides, new, path, logs / suite)
     comparison.problems += fixed.broken(claimed, comparison.rows)
     write(comparison, folder)
     if as_json:
@@ -79,7 +83,7 @@ def run_compare(
 def _add_suite(
     comparison: Comparison,
     sides: Sequence[tuple[Environment, Interpreter]],
-    series: Collection[str],
+    new: Mapping[str, list[str]],
     suite: Path,
     logs: Path,
 ) -> None:
@@ -88,12 +92,10 @@ def _add_suite(
     Args:
         comparison: What the runs are added to.
         sides: Stock and patched.
-        series: The files of torch/ that the series adds or touches.
+        new: The test files that stock cannot have, each with what stock lacks.
         suite: The folder with the tests.
         logs: The folder for what pytest says; it has the suite's name.
     """
-    before, after = (found.faults for _, found in sides)
-    new = new_files.new_files(new_files.of_suite(suite), before, after, series)
     stock, patched = (
         run.run(*side, suite, logs / side[0].kind, leave_out=left_out, quiet=True)
         for side, left_out in zip(sides, (new, ()), strict=True)

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -131,11 +132,12 @@ def _pytest(
     ):
         try:
             with working(f"Suite on {label(environment)}") as show:
-                while process.poll() is None:
-                    # The counts serve the display alone.
+                # Only a bar shows the counts.
+                while sys.stderr.isatty() and process.poll() is None:
                     if counts := COUNTS.findall(log.read_bytes()):
                         show(completed=int(counts[-1][0]), total=int(counts[-1][1]))
                     time.sleep(0.2)
+                process.wait()
         except BaseException:
             process.kill()
             raise

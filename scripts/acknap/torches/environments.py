@@ -133,10 +133,10 @@ def _make_patched(
     made = environment.venv
     wanted = {"stock": original.venv.stamp, "patches": series.revision}
     stamp = made.stamp
-    known = {key: stamp.get(key) for key in wanted} == wanted
-    found = state.blobs(made.site_packages, environment.files)
-    if known and state.differing(found, environment.files) is None:
-        return
+    if {key: stamp.get(key) for key in wanted} == wanted:
+        found = state.blobs(made.site_packages, environment.files)
+        if state.differing(found, environment.files) is None:
+            return
     contents = tree.patched_files(original.target, _released(original), series)
     made.incomplete()
     if stamp.get("stock") != wanted["stock"]:

@@ -35,6 +35,12 @@ def make(folder: Path, command: str = "./scripts/harness bench") -> Record:
     return record
 
 
+def point(kind: str, contenders: tuple[str, ...], **more: Any) -> Point:
+    """Return a point of three items at one budget, unless more is said."""
+    defaults = {"problem": "real:toy", "budgets": (0.4,), "rounds": 7}
+    return Point("topic", kind, contenders=contenders, **(defaults | more))
+
+
 def speed(seconds: dict[str, list[float]], **more: Any) -> dict[str, Any]:
     """Return the result of a timing."""
     answers = {name: {"right": True, "over": 0.0, "used": 1.0} for name in seconds}

@@ -10,6 +10,7 @@ from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
 from acknap.bench.finished import Partitions
 from acknap.bench.point import Point
+from acknap.knapsack import families
 from acknap.knapsack.contenders import Contender
 from acknap.models.parted import Parted
 from acknap.models.tracer import TRANSFORMERS, Tracer
@@ -35,7 +36,7 @@ class Partition(ExitStack):
                 the model. A solver that fails is in the result.
         """
         name = point.problem.removeprefix("real:")
-        file = self._layout.root / "benchmarks" / "instances" / f"{name}.json"
+        file = families.folder(self._layout) / f"{name}.json"
         model = json.loads(file.read_text(encoding="utf-8"))["model"]
         order = [Contender.of(name) for name in point.contenders]
         sides = dict.fromkeys(side for side, _ in order)

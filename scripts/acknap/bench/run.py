@@ -21,6 +21,7 @@ from acknap.bench.plan import plan
 from acknap.bench.point import Point
 from acknap.bench.record import Record
 from acknap.bench.threads import InThreads
+from acknap.knapsack import families
 from acknap.knapsack.session import Session
 from acknap.series.patches import load
 from acknap.torches import environments
@@ -101,7 +102,7 @@ def _key(
         for room, names in _MEASURING.items()
         for name in names.split()
     ]
-    files += sorted((layout.root / "benchmarks" / "instances").rglob("*.json"))
+    files += sorted(families.folder(layout).rglob("*.json"))
     files.append(layout.requirements / "capture-transformers.txt")
     code = sha256(b"".join(file.read_bytes() for file in files))
     return {

@@ -45,8 +45,7 @@ def build(
 ) -> None:
     """Build an image and print its tag."""
     options = Options(base_image, network, repository, jobs)
-    chosen = Stage.source if from_source or repository else stage
-    print(docker.build(*release(target), chosen, options))
+    print(docker.build(*release(target), _chosen(stage, from_source, options), options))
 
 
 @app.command()
@@ -76,8 +75,13 @@ def shell(
 ) -> None:
     """Build an image and open a shell in it."""
     options = Options(base_image, network, repository, jobs)
-    chosen = Stage.source if from_source or repository else stage
+    chosen = _chosen(stage, from_source, options)
     sys.exit(docker.shell(*release(target), chosen, options))
+
+
+def _chosen(stage: Stage, from_source: bool, options: Options) -> Stage:
+    """What is asked for: a repository is there to be compiled."""
+    return Stage.source if from_source or options.repository else stage
 
 
 @app.command("environments", hidden=True)

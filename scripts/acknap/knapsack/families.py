@@ -39,12 +39,12 @@ class Problem:
 
 def instances(layout: Layout) -> list[str]:
     """Return the names of the real instances."""
-    return sorted(path.stem for path in _folder(layout).glob("*.json"))
+    return sorted(path.stem for path in folder(layout).glob("*.json"))
 
 
 def captured(layout: Layout) -> list[str]:
     """Return the names of those that this project's own command captured."""
-    paths = _folder(layout).glob("captured/*.json")
+    paths = folder(layout).glob("captured/*.json")
     return sorted(f"captured/{path.stem}" for path in paths)
 
 
@@ -52,7 +52,7 @@ def load(layout: Layout, spec: str) -> Problem:
     """Return the problem that a spec names."""
     family, _, text = spec.partition(":")
     if family == "real":
-        path = _folder(layout) / f"{text}.json"
+        path = folder(layout) / f"{text}.json"
         if not path.is_file():
             raise HarnessError(f"there is no {layout.relative(path)}")
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -181,5 +181,6 @@ def _normalised(memory: list[float]) -> list[float]:
     return [m / total for m in memory]
 
 
-def _folder(layout: Layout) -> Path:
+def folder(layout: Layout) -> Path:
+    """Return where the real instances lie."""
     return layout.root / "benchmarks" / "instances"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from acknap.base.text import short
 from acknap.bench.finished import Answers, Run, Small, Speed, Threads, Timed, Training
 from acknap.bench.record import Record
+from acknap.inside.peers import SOLVERS
 from acknap.knapsack.contenders import in_setting
 from acknap.report.memory import Number
 from acknap.report.stats import Ratio, median_seconds, percentile, ratio
@@ -98,7 +99,7 @@ def peers(record: Record, contender: str) -> Number | None:
     """How many peer runs beat a contender, of those that ended with an answer."""
     words, every = [], list[float]()
     points = record.of("peers", Speed)
-    for name in ("milp", "branch_and_bound", "cp_sat"):
+    for name in SOLVERS:
         peer = f"peers.{name}"
         found = [one.median for _, one in _ratios(record, ["peers"], peer, contender)]
         gave_up = sum(peer in point.failed for point in points)

@@ -15,10 +15,10 @@ from acknap.base.layout import Layout
 from acknap.bench import measure, threads
 from acknap.bench.finished import Memory
 from acknap.bench.measure import Measure
-from acknap.bench.point import Point
 from acknap.bench.threads import InThreads
 from acknap.knapsack.contenders import in_setting
 from acknap.knapsack.session import Session
+from toy_record import point
 
 
 @pytest.fixture
@@ -30,11 +30,6 @@ def layout(tmp_path: Path) -> Layout:
     items = {"memory": [0.3, 0.2, 0.2], "runtimes": [5, 3, 3]}
     (folder / "toy.json").write_text(json.dumps(items))
     return made
-
-
-def point(kind: str, contenders: tuple[str, ...], **more: Any) -> Point:
-    defaults = {"problem": "real:toy", "budgets": (0.4,), "rounds": 7}
-    return Point("topic", kind, contenders=contenders, **(defaults | more))
 
 
 def test_speed(session: Session, layout: Layout) -> None:

@@ -1,7 +1,6 @@
 """The plan of the points, the claims that need them, and what is left to measure."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,13 +12,9 @@ from acknap.bench.plan import plan
 from acknap.bench.point import Point
 from acknap.bench.record import open_record
 from acknap.knapsack import families
+from toy_record import point
 
 REAL = Layout.default()
-
-
-def point(kind: str, contenders: tuple[str, ...], **more: Any) -> Point:
-    defaults = {"problem": "real:toy", "budgets": (0.4,), "rounds": 7}
-    return Point("topic", kind, contenders=contenders, **(defaults | more))
 
 
 @pytest.mark.parametrize("quick", [True, False])

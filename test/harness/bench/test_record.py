@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,13 +10,7 @@ import toy_record
 from acknap.base.errors import HarnessError
 from acknap.bench import record
 from acknap.bench.finished import Memory, Speed
-from acknap.bench.point import Point
-
-
-def point(kind: str, contenders: tuple[str, ...], **more: Any) -> Point:
-    defaults = {"problem": "real:toy", "budgets": (0.4,), "rounds": 7}
-    return Point("topic", kind, contenders=contenders, **(defaults | more))
-
+from toy_record import point
 
 SPEED = Speed(items=1, rounds=1, seconds={}, answers={}, failed={})
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from acknap.base.layout import Layout
 from acknap.torches import environments
-from acknap.torches.inspect import clean_variables
+from acknap.torches.worker import clean_variables
 from acknap.upstream.targets import Targets
 
 SCRIPT = Path(__file__).with_name("planted_faults.py")

@@ -15,6 +15,8 @@ from acknap.report.memory import Number
 
 # Runtime below this share of all items' is nothing: some items cost one operation.
 _LEAST = 1e-6
+# A share of the activations that is as good as none.
+_NOTHING = 1e-3
 # Small parameters, such as norms' weights, are left out of the saved set all the time.
 _NOTICED = 0.01
 
@@ -61,13 +63,23 @@ def kept_plans(record: Record, contender: str) -> Number | None:
     return Number(len(broken), f"{len(broken)} of {len(found)} runs")
 
 
-def recompute(record: Record, base: str, contender: str) -> Number | None:
+def recompute(
+    record: Record, base: str, contender: str, unforced: bool = False
+) -> Number | None:
     """Recomputed runtime of a contender over the base's, geometric mean.
 
     Runs count in which the base is within the budget by ratio, bytes and live bytes.
+
+    Args:
+        record: The measurements.
+        base: `side.solver`.
+        contender: `side.solver`.
+        unforced: Only of runs in which the contender may recompute nearly everything.
     """
     others = {
-        (name, row.budget): row.recomputed for name, _, row in runs(record, contender)
+        (name, row.budget): row.recomputed
+        for name, _, row in runs(record, contender)
+        if not (unforced and row.least > _NOTHING)
     }
     ratios = [
         max(others[key], least) / max(row.recomputed, least)

@@ -42,7 +42,7 @@ def force_save_reads_of_overwritten_inputs(joint_module: fx.GraphModule) -> None
     overwritten = _get_overwritten_inputs(graph)
     if not overwritten:
         return
-    backward = _get_backward_nodes(graph)
+    backward = get_backward_nodes(graph)
     for node, mutation in overwritten.items():
         readers = _get_readers(node)
         # A graph that is not functional uses the new value, too (FSDP).
@@ -127,7 +127,7 @@ def _get_readers(node: fx.Node) -> OrderedSet[fx.Node]:
     return readers
 
 
-def _get_backward_nodes(graph: fx.Graph) -> OrderedSet[fx.Node]:
+def get_backward_nodes(graph: fx.Graph) -> OrderedSet[fx.Node]:
     """The nodes that depend on a gradient."""
     backward: OrderedSet[fx.Node] = OrderedSet()
     for node in graph.nodes:

@@ -44,7 +44,7 @@ class SavedStorages:
     def __init__(self, node_info: NodeInfo) -> None:
         self._backward = [n for n in node_info.required_bw_nodes if n.op != "output"]
         self._inputs, self._static = (
-            OrderedSet(storage for node in nodes for storage in self._storages(node))
+            OrderedSet(storage for node in nodes for storage in get_storage_sizes(node))
             for nodes in (node_info.inputs, node_info.static_lifetime_input_nodes)
         )
 
@@ -69,7 +69,7 @@ class SavedStorages:
 
     def is_view_of_input(self, node: fx.Node) -> bool:
         """Whether all tensors that a node returns are views of inputs."""
-        found = self._storages(node)
+        found = get_storage_sizes(node)
         return bool(found) and all(storage in self._inputs for storage in found)
 
     def get_recomputed(self, saved_values: Iterable[fx.Node]) -> OrderedSet[fx.Node]:
@@ -98,20 +98,21 @@ class SavedStorages:
         """The storages that nodes keep alive, with their bytes."""
         storages: dict[int, int] = {}
         for node in nodes:
-            storages.update(self._storages(node))
+            storages.update(get_storage_sizes(node))
         return {s: size for s, size in storages.items() if s not in self._static}
 
-    def _storages(self, node: fx.Node) -> dict[int, int]:
-        """The storages of the tensors that a node returns, with their bytes."""
-        if not all(map(torch._C._has_storage, get_tensors(node))):
-            return {id(node): _size_of(node)}
-        sizes = {}
-        for key, storage in get_storages(node).items():
-            size = storage.nbytes()
-            if isinstance(size, torch.SymInt):
-                size = size.node.hint or _size_of(node)
-            sizes[key] = size
-        return sizes
+
+def get_storage_sizes(node: fx.Node) -> dict[int, int]:
+    """The storages of the tensors that a node returns, with their bytes."""
+    if not all(map(torch._C._has_storage, get_tensors(node))):
+        return {id(node): _size_of(node)}
+    sizes = {}
+    for key, storage in get_storages(node).items():
+        size = storage.nbytes()
+        if isinstance(size, torch.SymInt):
+            size = size.node.hint or _size_of(node)
+        sizes[key] = size
+    return sizes
 
 
 def drop_excess(

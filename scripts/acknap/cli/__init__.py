@@ -248,6 +248,23 @@ def blocks(
 
 
 @app.command(rich_help_panel="Reproduce")
+def peaks(
+    models: Annotated[
+        list[str] | None,
+        Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
+    ] = None,
+    target: Both = "v2.10.0",
+    out: Annotated[
+        Path | None, Option(help="Where it goes, instead of results/.")
+    ] = None,
+) -> None:
+    """Compare the peak of a step: released, with exact, and bounded."""
+    from acknap.models.peaks import run_peaks
+
+    sys.exit(run_peaks(*table(), target, models or [], out))
+
+
+@app.command(rich_help_panel="Reproduce")
 def fuzz(
     programs: Annotated[int, Option(min=1, help="How many.")] = 100,
     first: Annotated[int, Option(min=0, help="The seed of the first one.")] = 0,

@@ -1,1 +1,1 @@
-"""A user's own model: its knapsacks, every solver on them, its blocks."""
+"""A user's own model: its knapsacks, every solver on them, its blocks, its peaks."""

@@ -31,8 +31,8 @@ class Live:
         """
         self._goals = [n for n in node_info.required_bw_nodes if n.op != "output"]
         static = node_info.static_lifetime_input_nodes
-        self._kept_anyway = {s for node in static for s in _storages(node)}
-        self._entering = {s for node in node_info.inputs for s in _storages(node)}
+        self._kept_anyway = {s for node in static for s in storages(node)}
+        self._entering = {s for node in node_info.inputs for s in storages(node)}
         kept = self._kept(default)
         self.most = float(sum(kept.values()))
         self.least = float(sum(b for s, b in kept.items() if s in self._entering))
@@ -48,7 +48,7 @@ class Live:
 
     def apart(self, nodes: Iterable[Any]) -> float:
         """Return the bytes of storages behind some nodes, but for those of inputs."""
-        found = {s: size for node in nodes for s, size in _storages(node).items()}
+        found = {s: size for node in nodes for s, size in storages(node).items()}
         return float(sum(b for s, b in found.items() if s not in self._entering))
 
     def recomputed(self, saved: Iterable[Any]) -> set[Any]:
@@ -61,7 +61,7 @@ class Live:
         found: dict[int, int] = {}
         for node in saved:
             if node in needed:
-                found |= _storages(node)
+                found |= storages(node)
         return {s: size for s, size in found.items() if s not in self._kept_anyway}
 
     def _reached(self, saved: Iterable[Any]) -> set[Any]:
@@ -77,7 +77,7 @@ class Live:
         return reached
 
 
-def _storages(node: Any) -> dict[int, int]:
+def storages(node: Any) -> dict[int, int]:
     """Return the storages behind a node's tensors, with their bytes."""
     values = node.meta.get("val")
     found: dict[int, int] = {}

@@ -1,0 +1,185 @@
+"""`peaks`: the peak of plans, released, with the knapsack mended, and by the peak."""
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from acknap.base.files import require_folder, write_atomic
+from acknap.base.layout import INSIDE, Layout
+from acknap.base.progress import working
+from acknap.base.text import of_numbers
+from acknap.models import peak_chart
+from acknap.models.tracer import transformers
+from acknap.torches import environments
+from acknap.torches.inspect import inspect
+from acknap.torches.worker import run_workers
+from acknap.upstream.targets import Targets
+
+WORKER = INSIDE / "models" / "peaks.py"
+_PAGE = Path(__file__).with_name("peaks.md").read_text(encoding="utf-8")
+# The ways to plan, by what they are called here.
+_NAMES = {"dp": "released dp", "exact": "exact", "peak": "peak"}
+
+# The models that are drawn.
+_DRAWN = {"llama_32", "convnet"}
+
+Row = dict[str, Any]
+
+
+def run_peaks(
+    layout: Layout, targets: Targets, target: str, models: list[str], out: Path | None
+) -> int:
+    """Measure models in both torches, and write a record of each and a report.
+
+    Args:
+        layout: The repository.
+        targets: The release table.
+        target: The release, as published and patched.
+        models: Names of `inside.models.peaks.MODELS`; all if none.
+        out: The folder, instead of results/peaks-RELEASE.
+
+    Returns:
+        1 if a plan by its peak breaks a promise, else 0.
+
+    Raises:
+        HarnessError: An environment cannot be made, or a run failed.
+    """
+    release = targets.get(target)
+    folder = (out or layout.results / f"peaks-{release.name}").absolute()
+    require_folder(folder)
+    stock, patched = folder / "stock.jsonl", folder / "patched.jsonl"
+    for environment, record, more in (
+        (environments.stock(layout, release), stock, ()),
+        (environments.patched(layout, release), patched, ("--stock", stock)),
+    ):
+        inspect(environment)
+        side = record.stem
+        with working(f"Peaks in {side} torch {release.release}: about ten minutes"):
+            command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
+            command += [record, "--packages", transformers(layout), *more]
+            if models:
+                command += ["--models", *models]
+            run_workers({layout.build / f"peaks-{side}.log": command})
+    return write_report(folder, f"./scripts/harness peaks --target {release.name}")
+
+
+def write_report(folder: Path, command: str) -> int:
+    """Write the report of two records in a folder; return the exit status."""
+    stock, ours = (
+        [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        for name in ("stock.jsonl", "patched.jsonl")
+    )
+    steps = _ways(ours, "peak")
+    plans = {"dp": _ways(stock, "dp"), "exact": _ways(ours, "exact")}
+    counts = [_model(name, rows) for name, rows in steps.items()]
+    wrong, over = (sum(int(c[key]) for c in counts) for key in ("wrong steps", "over"))
+    worse, against = _against(ours)
+    text = _PAGE.format(
+        command=command,
+        versions=", ".join(
+            sorted(
+                {f"{r['torch']} {r['code']}" for r in (*stock, *ours) if "code" in r}
+            )
+        ),
+        steps=max(map(len, steps.values()), default=0),
+        models=of_numbers(counts),
+        wrong=wrong,
+        over=over,
+        budgets=max((len(rows) for rows in plans["dp"].values()), default=0),
+        zigzag=", ".join(
+            f"{sum(map(_zigzags, found.values()))} of {len(found)} models "
+            f"({_NAMES[way]})"
+            for way, found in plans.items()
+        ),
+        against=against,
+        table=_table({**plans, "peak": steps}),
+    )
+    write_atomic(folder / "REPORT.md", text.encode())
+    drawn = {**plans, "peak": steps}
+    for model in _DRAWN & steps.keys():
+        shown = {way: found[model] for way, found in drawn.items() if model in found}
+        write_atomic(folder / f"{model}.svg", peak_chart.draw(model, shown).encode())
+    print(text)
+    return 1 if wrong or over or worse else 0
+
+
+def _ways(rows: Iterable[Row], way: str) -> dict[str, list[Row]]:
+    """Return the plans of a way, by their model and in the order of the budget."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: float(row["budget"])):
+        if row["way"] == way:
+            found[row["model"]].append(row)
+    return found
+
+
+def _zigzags(rows: Sequence[Row]) -> bool:
+    """Return whether some plan has a lower peak than one at a lower budget."""
+    peaks = [row["peak"] for row in rows]
+    return peaks != sorted(peaks)
+
+
+def _model(name: str, rows: Sequence[Row]) -> dict[str, str]:
+    pairs = list(pairwise(rows))
+    wrong = sum(
+        low["peak"] > high["peak"] or low["again"] < high["again"]
+        for low, high in pairs
+    )
+    over = sum(row["peak"] > min(row["promised"], row["limit"]) for row in rows)
+    return {
+        "model": name,
+        "wrong steps": str(wrong),
+        "over": str(over),
+        "not as promised": str(sum(r["peak"] != r["promised"] for r in rows)),
+        "lowest MB": f"{rows[0]['lowest'] / 1e6:,.0f}",
+        "recomputed there": _percent(rows[0]),
+        "nodes": str(rows[0]["nodes"]),
+        "seconds": f"{max(row['seconds'] for row in rows):.2f}",
+    }
+
+
+def _percent(row: Row) -> str:
+    return f"{100 * row['again'] / max(row['total'], 1):.1f}"
+
+
+def _against(rows: Sequence[Row]) -> tuple[int, str]:
+    """Return how many plans are worse than those they have to beat, and a table."""
+    worse, lines = 0, []
+    for way in ("dp", "exact", "default"):
+        by_budget: dict[float, list[Row]] = defaultdict(list)
+        for row in rows:
+            if row["way"] == f"peak for {way}":
+                by_budget[row["budget"]].append(row)
+        line = {"against": _NAMES.get(way, "no budget")}
+        bad = 0
+        for budget, found in sorted(by_budget.items()):
+            ratios = [row["peak"] / row["of_peak"] for row in found]
+            line[f"{budget:g}"] = f"{statistics.geometric_mean(ratios):.3f}"
+            bad += sum(row["peak"] > row["of_peak"] or _is_slower(row) for row in found)
+        lines.append(line | {"worse": f"{bad} of {sum(map(len, by_budget.values()))}"})
+        worse += bad
+    budgets = sorted({key for line in lines for key in line} - {"against", "worse"})
+    columns = ("against", *sorted(budgets, key=float), "worse")
+    return worse, of_numbers([{c: line.get(c, "") for c in columns} for line in lines])
+
+
+def _is_slower(row: Row) -> bool:
+    """Return whether more is recomputed, ops that have no formula apart."""
+    return bool(row["again"] > row["of_again"] * (1 + 1e-6) + 1e-6 * row["total"])
+
+
+def _table(found: dict[str, dict[str, list[Row]]]) -> str:
+    budgets = sorted({r["budget"] for rows in found["dp"].values() for r in rows})
+    lines = []
+    for model in found["peak"]:
+        for way, by_model in found.items():
+            cells = {
+                f"{row['budget']:g}": f"{row['peak'] / 1e6:,.0f} ({_percent(row)})"
+                for row in by_model.get(model, [])
+            }
+            line = {"model": model, "plan": _NAMES[way]}
+            lines.append(line | {f"{b:g}": cells.get(f"{b:g}", "") for b in budgets})
+    return of_numbers(lines)

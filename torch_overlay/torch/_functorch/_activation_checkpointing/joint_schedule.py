@@ -19,7 +19,8 @@ class JointSchedule:
     """The nodes of a joint graph by their number, and its storages by theirs.
 
     A node whose storages are all those of one of the nodes that it reads (a view, an
-    item of a tuple) is no step of its own: what reads it reads its *base*.
+    item of a tuple) is no step of its own: what reads it reads its *base*. The backward
+    has views of what the forward makes as steps, though.
 
     Storages of inputs of static lifetime and of constants stay alive anyway and have no
     number. Symbolic sizes count by their hint.
@@ -90,6 +91,12 @@ class JointSchedule:
         return {storage for held in found for storage in held}
 
     def _find_bases(self) -> None:
+        # The emitted backward begins with the first node that reads a tangent.
+        tangents = set(self._tangents)
+        self._first = min(
+            (i for i, n in enumerate(self.nodes) if tangents & {*n.all_input_nodes}),
+            default=len(self.nodes),
+        )
         self.base = list(range(len(self.nodes)))
         for i, node in enumerate(self.nodes):
             if node.op != "call_function" or _is_mutable(node) or not self._held[i]:
@@ -97,7 +104,11 @@ class JointSchedule:
             for source in node.all_input_nodes:
                 k = self._index[source]
                 if set(self._held[i]) <= set(self._held[k]):
-                    self.base[i] = self.base[k]
+                    # A view that is made in the backward is a step: what it is a view
+                    # of has to be there by then.
+                    base = self.base[k]
+                    if self.is_given[base] or base >= self._first or i < self._first:
+                        self.base[i] = base
                     break
 
     def _connect(self, static: set[int]) -> None:
@@ -135,13 +146,7 @@ class JointSchedule:
         self.roots = sorted({self.base[i] for i in self._roots})
         self.roots = [b for b in self.roots if not self.is_given[b]]
         needed = self.get_run(())
-        # The emitted backward begins with the first node that reads a tangent.
-        tangents = set(self._tangents)
-        first = min(
-            (i for i, n in enumerate(self.nodes) if tangents & {*n.all_input_nodes}),
-            default=len(self.nodes),
-        )
-        self.steps = [i for i in sorted(needed) if i >= first]
+        self.steps = [i for i in sorted(needed) if i >= self._first]
         forward = {self._index[n] for n in node_info.required_fw_nodes}
         self.forward = [i for i in sorted(forward) if self.is_step(i)]
         if not self.steps or not forward.isdisjoint(self.steps):
@@ -176,20 +181,14 @@ class JointSchedule:
                     stack.append(b)
         return run
 
-    def get_bases(self, nodes: Iterable[fx.Node]) -> set[int]:
-        """The bases of some nodes, the given ones apart."""
-        bases = {self.base[self._index[node]] for node in nodes}
-        return {b for b in bases if not self.is_given[b]}
-
     def get_saved(self, saved_values: Iterable[fx.Node]) -> set[int]:
         """The bases that a plan saves.
 
         A base is saved once for all its views. One of several storages is not saved if
         the backward runs it in spite of that.
         """
-        values = list(saved_values)
-        held = self._hold(values)
-        saved = self.get_bases(values)
+        held = self._hold(saved_values)
+        saved = {self.maker[storage] for storage in held} - {-1}
         while True:
             run = self.get_run(saved)
             used = {s for i in run for s in self.uses[i]} | self.gradients

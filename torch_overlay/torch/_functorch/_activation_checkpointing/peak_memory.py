@@ -150,9 +150,10 @@ class Timeline:
 
     def _find_anchors(self) -> None:
         schedule, anchor = self._schedule, [self._never] * self._count
+        run = schedule.get_run(self.saved)
         # Values of the forward that are gradients are computed at the very end.
         for step, stack in [
-            *((step, [step]) for step in schedule.steps),
+            *((step, [step]) for step in schedule.steps if step in run),
             (self._count, list(schedule.roots)),
         ]:
             while stack:
@@ -294,14 +295,14 @@ class Timeline:
             i = -heapq.heappop(queue)
             if (i in self.saved) != (i in toggled):
                 anchor = self._never
-            elif i >= first:
-                anchor = i
             else:
                 anchor = self._count if i in self._roots else self._never
                 for user in schedule.users[i]:
                     at = moves[user] if user in moves else anchors[user]
                     if at < anchor:
                         anchor = at
+                if i >= first and anchor != self._never:
+                    anchor = i
             if anchor != anchors[i]:
                 moves[i] = anchor
                 for b in schedule.reads[i]:

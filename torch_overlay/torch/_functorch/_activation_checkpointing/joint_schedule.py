@@ -1,6 +1,6 @@
 """A joint graph of forward and backward in arrays: what reads and allocates what."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import torch
 import torch.fx as fx
@@ -22,8 +22,8 @@ class JointSchedule:
     item of a tuple) is no step of its own: what reads it reads its *base*. The backward
     has views of what the forward makes as steps, though.
 
-    Storages of inputs of static lifetime and of constants stay alive anyway and have no
-    number. Symbolic sizes count by their hint.
+    Storages of inputs of static lifetime and of constants stay alive anyway, so that
+    nothing uses or makes them here. Symbolic sizes count by their hint.
 
     Args:
         graph: The joint graph.
@@ -42,7 +42,9 @@ class JointSchedule:
         inputs, tangents: The storages that the caller allocates.
         results, gradients: The storages that the forward and the backward return.
         forward: The bases that the forward runs, whatever the plan.
-        steps: The bases that the backward runs, whatever the plan, in order.
+        needed: The bases that the backward runs if nothing is saved.
+        steps: Those of them that come with the gradients, in order: the others run
+            only because of these.
         users: For each base the bases that read it, of those that the backward needs.
         readers: The same for each storage.
 
@@ -57,12 +59,7 @@ class JointSchedule:
         self._index = {node: i for i, node in enumerate(self.nodes)}
         self._backward_nodes = get_backward_nodes(graph)
         self.is_given = [self._get_is_given(node) for node in self.nodes]
-        inputs = {*node_info.inputs}
-        self._savable_given = {
-            i
-            for i, node in enumerate(self.nodes)
-            if self.is_given[i] and (node.op == "call_function" or node in inputs)
-        }
+        self._entering = {self._index[node] for node in node_info.inputs}
         self._number_storages()
         constants = [node for node in self.nodes if node.op == "get_attr"]
         self._tangents = [n for n in self._backward_nodes if n.op == "placeholder"]
@@ -99,7 +96,7 @@ class JointSchedule:
         )
         self.base = list(range(len(self.nodes)))
         for i, node in enumerate(self.nodes):
-            if node.op != "call_function" or _is_mutable(node) or not self._held[i]:
+            if node.op != "call_function" or is_mutable(node) or not self._held[i]:
                 continue
             for source in node.all_input_nodes:
                 k = self._index[source]
@@ -126,7 +123,7 @@ class JointSchedule:
             sources = [self._index[n] for n in node.all_input_nodes]
             bases = dict.fromkeys(self.base[k] for k in sources)
             used = dict.fromkeys(s for k in sources for s in self._held[k])
-            is_step = self.base[i] == i and not self.is_given[i]
+            is_step = self.is_step(i)
             made = [s for s in self._held[i] if is_step and s not in known]
             known.update(made)
             for storage in made:
@@ -145,15 +142,15 @@ class JointSchedule:
         self._roots += [i for i, n in enumerate(self.nodes) if _must_be_in_backward(n)]
         self.roots = sorted({self.base[i] for i in self._roots})
         self.roots = [b for b in self.roots if not self.is_given[b]]
-        needed = self.get_run(())
-        self.steps = [i for i in sorted(needed) if i >= self._first]
+        self.needed = self.get_run(())
+        self.steps = [i for i in sorted(self.needed) if i >= self._first]
         forward = {self._index[n] for n in node_info.required_fw_nodes}
         self.forward = [i for i in sorted(forward) if self.is_step(i)]
         if not self.steps or not forward.isdisjoint(self.steps):
             raise UnsupportedGraphError
         self.users: list[list[int]] = [[] for _ in self.nodes]
         self.readers: list[list[int]] = [[] for _ in self.sizes]
-        for i in sorted(needed):
+        for i in sorted(self.needed):
             for b in self.reads[i]:
                 self.users[b].append(i)
             for storage in self.uses[i]:
@@ -172,14 +169,18 @@ class JointSchedule:
     def get_run(self, saved: Iterable[int]) -> set[int]:
         """The bases that the backward runs if some bases are saved."""
         saved = set(saved)
-        stack = [b for b in self.roots if b not in saved]
-        run = set(stack)
+        return self.reach((b for b in self.roots if b not in saved), saved)
+
+    def reach(self, starts: Iterable[int], there: Container[int]) -> set[int]:
+        """What has to run for some bases, these too, if other bases are there."""
+        stack = list(starts)
+        reached = set(stack)
         while stack:
             for b in self.reads[stack.pop()]:
-                if b not in run and b not in saved:
-                    run.add(b)
+                if b not in reached and b not in there:
+                    reached.add(b)
                     stack.append(b)
-        return run
+        return reached
 
     def get_saved(self, saved_values: Iterable[fx.Node]) -> set[int]:
         """The bases that a plan saves.
@@ -214,11 +215,18 @@ class JointSchedule:
                     reached.add(i)
                     if not self.is_given[i]:
                         stack.append(i)
-        values.update(i for i in reached if i in self._savable_given)
+        # Of what is given, symbolic sizes are ops.
+        values.update(
+            i
+            for i in reached
+            if i in self._entering
+            or (self.is_given[i] and self.nodes[i].op == "call_function")
+        )
         return [self.nodes[i] for i in sorted(values)]
 
 
-def _is_mutable(node: fx.Node) -> bool:
+def is_mutable(node: fx.Node) -> bool:
+    """Whether a node overwrites something that it reads."""
     return (
         isinstance(node.target, torch._ops.OpOverload)
         and node.target._schema.is_mutable

@@ -120,12 +120,9 @@ class LiveBytes:
             del blocks[i][middle:]
         self._first.insert(i + 1, self._keys[i + 1][0])
         self._added.insert(i + 1, self._added[i])
-        for k in (i, i + 1):
-            highest = max(self._live[k]) + self._added[k]
-            if k == i:
-                self._highest[k] = highest
-            else:
-                self._highest.insert(k, highest)
+        self._highest[i : i + 1] = [
+            max(self._live[k]) + self._added[k] for k in (i, i + 1)
+        ]
 
 
 def accumulate_spans(

@@ -8,6 +8,7 @@ import torch
 import torch.fx as fx
 from torch._functorch import config, partitioners
 from torch._functorch._activation_checkpointing.joint_schedule import (
+    is_mutable,
     JointSchedule,
     UnsupportedGraphError,
 )
@@ -171,7 +172,7 @@ class _Search:
             for i, node in enumerate(schedule.nodes)
         ]
         self.runtime = self._estimate()
-        savable = schedule.get_run(()).intersection(schedule.forward)
+        savable = schedule.needed.intersection(schedule.forward)
         can_save = [
             i in savable and bool(schedule.makes[i]) and not must_recompute(node)
             for i, node in enumerate(schedule.nodes)
@@ -216,10 +217,9 @@ class _Search:
         all nodes that look alike.
         """
         schedule = self._schedule
-        needed = schedule.get_run(())
         known: dict[Hashable, float] = {}
         runtime = [0.0] * len(schedule.nodes)
-        for i in needed:
+        for i in schedule.needed:
             node = schedule.nodes[i]
             is_free = i >= schedule.steps[0] or not _is_op(node)
             if is_free or (self._is_bound[i] and not must_recompute(node)):
@@ -242,13 +242,12 @@ def _is_bound(node: fx.Node) -> bool:
     """Whether the backward runs a node if the default plan does, and only then."""
     if node.op != "call_function":
         return False
-    if must_save(node) or must_recompute(node) or is_random(node):
+    if must_save(node) or must_recompute(node) or is_random(node) or is_mutable(node):
         return True
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
         is_collective = target.namespace == "_c10d_functional"
-        is_free = config.unsafe_allow_optimization_of_collectives
-        return target._schema.is_mutable or (is_collective and not is_free)
+        return is_collective and not config.unsafe_allow_optimization_of_collectives
     return isinstance(target, torch._ops.HigherOrderOperator)
 
 

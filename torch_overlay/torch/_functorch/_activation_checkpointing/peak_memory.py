@@ -4,10 +4,11 @@ The backward that the partitioner emits runs on demand: a value of the forward t
 not saved is computed again once, right before its first use, and lives until its last
 one. So what is saved decides on the order, and with it on the bytes that are live at
 every step. A :class:`Timeline` holds both for one plan, and tells what becomes of them
-if one value more is computed again, in about the time that the part that moves needs.
+if other values are saved, in about the time that the part that moves needs.
 """
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -149,19 +150,25 @@ class Timeline:
         return change.toggled <= self._in_forward
 
     def _find_anchors(self) -> None:
-        schedule, anchor = self._schedule, [self._never] * self._count
-        run = schedule.get_run(self.saved)
-        # Values of the forward that are gradients are computed at the very end.
-        for step, stack in [
-            *((step, [step]) for step in schedule.steps if step in run),
-            (self._count, list(schedule.roots)),
-        ]:
-            while stack:
-                i = stack.pop()
-                if anchor[i] == self._never and i not in self.saved:
-                    anchor[i] = step
-                    stack.extend(schedule.reads[i])
-        self._anchor = anchor
+        self._anchor = [self._never] * self._count
+        # What reads a base comes later in the graph.
+        for i in reversed(range(self._count)):
+            if i not in self.saved:
+                self._anchor[i] = self._get_anchor(i, {})
+
+    def _get_anchor(self, i: int, moves: dict[int, int]) -> int:
+        """The anchor of a base that is not saved, if some of its readers have moved.
+
+        That is the first one of its readers' anchors. Values of the forward that are
+        gradients are computed at the very end.
+        """
+        anchor = self._count if i in self._roots else self._never
+        for user in self._schedule.users[i]:
+            at = moves[user] if user in moves else self._anchor[user]
+            if at < anchor:
+                anchor = at
+        is_step = i >= self._schedule.steps[0]
+        return i if is_step and anchor != self._never else anchor
 
     def _key(self, i: int) -> int:
         return self._anchor[i] * self._count + i
@@ -171,12 +178,12 @@ class Timeline:
         run = [i for i, anchor in enumerate(self._anchor) if anchor != never]
         self.runtime = sum(self._runtime[i] for i in run)
         self._spans = [self._get_span(s) for s in range(len(schedule.sizes))]
-        self._starting: dict[int, int] = {}
+        self._starting: defaultdict[int, int] = defaultdict(int)
         spans = []
         for span, size in zip(self._spans, schedule.sizes):
             if span is not None:
                 start, end = span
-                self._starting[start] = self._starting.get(start, 0) + size
+                self._starting[start] += size
                 spans.append((start, end, size))
         # The last step returns the gradients.
         last = self._count * self._count + self._count
@@ -205,15 +212,8 @@ class Timeline:
 
     def _run_forward(self) -> None:
         schedule = self._schedule
-        run = set(self._in_forward)
-        stack = [b for b in self.saved if b not in run]
-        run.update(stack)
-        while stack:
-            for b in schedule.reads[stack.pop()]:
-                if b not in run:
-                    run.add(b)
-                    stack.append(b)
-        order = sorted(run)
+        more = schedule.reach(self.saved - self._in_forward, self._in_forward)
+        order = sorted(self._in_forward | more)
         self._released: dict[int, int] = {}
         for i in order:
             for storage in (*schedule.uses[i], *schedule.makes[i]):
@@ -241,21 +241,20 @@ class Timeline:
             touched.update(dict.fromkeys(schedule.makes[i]))
             touched.update(dict.fromkeys(schedule.uses[i]))
         spans = self._get_changed_spans(toggled, moves, touched)
-        backward: dict[int, int] = {}
-        forward: dict[int, int] = {}
+        backward: defaultdict[int, int] = defaultdict(int)
+        forward: defaultdict[int, int] = defaultdict(int)
         for storage, was, now in spans:
             size = schedule.sizes[storage]
             if was is not None:
-                backward[was[0]] = backward.get(was[0], 0) - size
-                backward[was[1]] = backward.get(was[1], 0) + size
+                backward[was[0]] -= size
+                backward[was[1]] += size
             if now is not None:
-                backward[now[0]] = backward.get(now[0], 0) + size
-                backward[now[1]] = backward.get(now[1], 0) - size
+                backward[now[0]] += size
+                backward[now[1]] -= size
             kept = _is_kept(now) - _is_kept(was)
             if kept and storage in self._released:
-                key = self._released[storage]
-                forward[key] = forward.get(key, 0) + kept * size
-                forward[_END] = forward.get(_END, 0) - kept * size
+                forward[self._released[storage]] += kept * size
+                forward[_END] -= kept * size
         new_steps = self._get_new_steps(moves, backward)
         peak = max(
             _get_peak(self._backward, backward),
@@ -283,10 +282,9 @@ class Timeline:
     def _get_moves(self, toggled: set[int]) -> dict[int, int]:
         """The new anchors of what runs elsewhere, or not at all, or did not before.
 
-        An anchor is the first one of those that read a base. They come later in the
-        graph, so that going back through it sees each base once.
+        What reads a base comes later in the graph, so that going back through it sees
+        each base once.
         """
-        schedule, anchors, first = self._schedule, self._anchor, self._schedule.steps[0]
         moves: dict[int, int] = {}
         queue = [-i for i in toggled]
         heapq.heapify(queue)
@@ -296,16 +294,10 @@ class Timeline:
             if (i in self.saved) != (i in toggled):
                 anchor = self._never
             else:
-                anchor = self._count if i in self._roots else self._never
-                for user in schedule.users[i]:
-                    at = moves[user] if user in moves else anchors[user]
-                    if at < anchor:
-                        anchor = at
-                if i >= first and anchor != self._never:
-                    anchor = i
-            if anchor != anchors[i]:
+                anchor = self._get_anchor(i, moves)
+            if anchor != self._anchor[i]:
                 moves[i] = anchor
-                for b in schedule.reads[i]:
+                for b in self._schedule.reads[i]:
                     if b not in seen and b not in self.saved:
                         seen.add(b)
                         heapq.heappush(queue, -b)
@@ -366,7 +358,7 @@ class Timeline:
             if was is not None:
                 self._starting[was[0]] -= size
             if now is not None:
-                self._starting[now[0]] = self._starting.get(now[0], 0) + size
+                self._starting[now[0]] += size
             self._spans[storage] = now
         if not self.is_exact(change):
             self._run_forward()

@@ -56,7 +56,7 @@ class Frontier:
     """Plans such that none has both no higher peak and no more runtime than another."""
 
     def __init__(self) -> None:
-        self._peaks: list[int] = []
+        # By their peak, and so the other way round by their runtime.
         self.plans: list[PeakPlan] = []
 
     def find(self, peak: int) -> PeakPlan | None:
@@ -64,8 +64,12 @@ class Frontier:
 
         Time: log n.
         """
-        i = bisect_right(self._peaks, peak)
+        i = self._count(peak)
         return self.plans[i - 1] if i else None
+
+    def _count(self, peak: int) -> int:
+        """How many plans have no higher peak."""
+        return bisect_right(self.plans, peak, key=lambda plan: plan.peak)
 
     def is_better(self, peak: int, runtime: float) -> bool:
         """Whether no plan has both no higher peak and no more runtime. Time: log n."""
@@ -76,11 +80,10 @@ class Frontier:
         """Adds a plan if it is better, in place of those that it is better than."""
         if not self.is_better(plan.peak, plan.runtime):
             return
-        end = bisect_right(self._peaks, plan.peak)
-        start = end - (end > 0 and self._peaks[end - 1] == plan.peak)
+        end = self._count(plan.peak)
+        start = end - (end > 0 and self.plans[end - 1].peak == plan.peak)
         while end < len(self.plans) and self.plans[end].runtime >= plan.runtime:
             end += 1
-        self._peaks[start:end] = [plan.peak]
         self.plans[start:end] = [plan]
 
     def get_gap(self, i: int) -> float:

@@ -8,6 +8,7 @@ import functools
 import torch
 import torch.fx as fx
 from torch._functorch import config, partitioners
+from torch._functorch._activation_checkpointing.overwritten_inputs import get_tensors
 from torch._functorch._activation_checkpointing.saved_storages import get_storage_sizes
 from torch.utils.flop_counter import flop_registry
 
@@ -37,7 +38,7 @@ def estimate_roofline(node: fx.Node) -> float:
         RuntimeError: If ``config.activation_memory_budget_roofline`` is not None or a
             pair of positive numbers.
     """
-    tensors = _get_tensors(node)
+    tensors = get_tensors(node)
     if not tensors:
         return 0.0
     flops_per_second, bytes_per_second = _get_device(tensors[0])
@@ -45,12 +46,6 @@ def estimate_roofline(node: fx.Node) -> float:
         _count_flops(node) / flops_per_second, _count_bytes(node) / bytes_per_second
     )
     return float(round(seconds * 1e12))
-
-
-def _get_tensors(node: fx.Node) -> list[torch.Tensor]:
-    value = node.meta.get("val")
-    values = value if isinstance(value, (tuple, list)) else [value]
-    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def _count_flops(node: fx.Node) -> float:
@@ -61,7 +56,7 @@ def _count_flops(node: fx.Node) -> float:
 
 
 def _count_bytes(node: fx.Node) -> int:
-    operands = [source for source in node.all_input_nodes if _get_tensors(source)]
+    operands = [source for source in node.all_input_nodes if get_tensors(source)]
     made = get_storage_sizes(node).keys()
     for source in operands:
         made -= get_storage_sizes(source).keys()

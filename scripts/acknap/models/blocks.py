@@ -3,19 +3,13 @@
 import json
 from pathlib import Path
 
-from acknap.base.files import require_folder, write_atomic
+from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE, Layout
-from acknap.base.progress import working
 from acknap.models import block_numbers
-from acknap.models.block_numbers import Row
-from acknap.models.tracer import transformers
-from acknap.torches import environments
-from acknap.torches.inspect import inspect
-from acknap.torches.worker import run_workers
+from acknap.models.both import read_both, record_both
 from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "blocks.py"
-SIDES = ("stock", "patched")
 _PAGE = Path(__file__).with_name("blocks.md").read_text(encoding="utf-8")
 
 
@@ -39,23 +33,13 @@ def run_blocks(
     """
     release = targets.get(target)
     folder = (out or layout.results / f"blocks-{release.name}").absolute()
-    require_folder(folder)
-    made = (environments.stock(layout, release), environments.patched(layout, release))
-    packages = transformers(layout)
-    for side, environment in zip(SIDES, made, strict=True):
-        inspect(environment)
-        with working(f"Blocks in {side} torch {release.release}: one to two hours"):
-            command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
-            command += [folder / f"{side}.jsonl", "--packages", packages]
-            if models:
-                command += ["--models", *models]
-            run_workers({layout.build / f"blocks-{side}.log": command})
+    record_both(layout, release, WORKER, "one to two hours", models, folder)
     return compare(folder, f"./scripts/harness blocks --target {release.name}")
 
 
 def compare(folder: Path, command: str) -> int:
     """Write the report of two records in a folder; return the exit status."""
-    stock, ours = (_read(folder / f"{side}.jsonl") for side in SIDES)
+    stock, ours = read_both(folder)
     found = block_numbers.pairs(stock, ours)
     counts = block_numbers.summary(found)
     failed = [row for row in (*stock, *ours) if "failed" in row]
@@ -74,7 +58,3 @@ def compare(folder: Path, command: str) -> int:
     )
     print(text)
     return 1 if counts["over"] or counts["ours_wrong"] or failed else 0
-
-
-def _read(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,22 +1,16 @@
 """`peaks`: the peak of plans, released, with the knapsack mended, and by the peak."""
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from acknap.base.files import require_folder, write_atomic
+from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE, Layout
-from acknap.base.progress import working
 from acknap.base.text import of_numbers
 from acknap.models import peak_chart
-from acknap.models.tracer import transformers
-from acknap.torches import environments
-from acknap.torches.inspect import inspect
-from acknap.torches.worker import run_workers
+from acknap.models.both import Row, read_both, record_both
 from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "peaks.py"
@@ -26,8 +20,6 @@ _NAMES = {"dp": "released dp", "exact": "exact", "peak": "peak"}
 
 # The models that are drawn.
 _DRAWN = {"llama_32", "convnet"}
-
-Row = dict[str, Any]
 
 
 def run_peaks(
@@ -50,29 +42,13 @@ def run_peaks(
     """
     release = targets.get(target)
     folder = (out or layout.results / f"peaks-{release.name}").absolute()
-    require_folder(folder)
-    stock, patched = folder / "stock.jsonl", folder / "patched.jsonl"
-    for environment, record, more in (
-        (environments.stock(layout, release), stock, ()),
-        (environments.patched(layout, release), patched, ("--stock", stock)),
-    ):
-        inspect(environment)
-        side = record.stem
-        with working(f"Peaks in {side} torch {release.release}: about ten minutes"):
-            command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
-            command += [record, "--packages", transformers(layout), *more]
-            if models:
-                command += ["--models", *models]
-            run_workers({layout.build / f"peaks-{side}.log": command})
+    record_both(layout, release, WORKER, "about ten minutes", models, folder)
     return write_report(folder, f"./scripts/harness peaks --target {release.name}")
 
 
 def write_report(folder: Path, command: str) -> int:
     """Write the report of two records in a folder; return the exit status."""
-    stock, ours = (
-        [json.loads(line) for line in (folder / name).read_text().splitlines()]
-        for name in ("stock.jsonl", "patched.jsonl")
-    )
+    stock, ours = read_both(folder)
     steps = _ways(ours, "peak")
     plans = {"dp": _ways(stock, "dp"), "exact": _ways(ours, "exact")}
     counts = [_model(name, rows) for name, rows in steps.items()]

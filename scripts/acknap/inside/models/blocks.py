@@ -18,7 +18,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -39,8 +38,7 @@ from acknap.inside.models import block_models
 from acknap.inside.models.builtin import Built
 from acknap.inside.models.joint_graphs import treat_attention_as_on_cuda
 from acknap.inside.models.live import Live
-from acknap.inside.models.partition import COUNTING, options
-from acknap.inside.serve import code_hash
+from acknap.inside.models.partition import COUNTING, options, versions
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
 BACKEND = "aot_eager_decomp_partition"
@@ -220,8 +218,6 @@ def main() -> None:
     sys.path.append(arguments.packages)
     torch.set_num_threads(1)
     treat_attention_as_on_cuda()
-    digest = sha256(Path(partitioners.__file__).read_bytes() + code_hash().encode())
-    code = digest.hexdigest()[:12]
     done = set()
     if arguments.output.exists():
         rows = map(json.loads, arguments.output.read_text().splitlines())
@@ -233,7 +229,7 @@ def main() -> None:
                 continue
             name, dtype, solver, budget = key
             row: Row = {"model": name, "dtype": dtype, "solver": solver}
-            row |= {"budget": budget, "torch": torch.__version__, "code": code}
+            row |= {"budget": budget} | versions()
             try:
                 ran = eager(name, dtype) if solver == "eager" else measure(*key)
             except Exception as error:  # the others go on

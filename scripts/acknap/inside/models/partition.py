@@ -11,14 +11,19 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import torch
 import torch._functorch.partitioners as partitioners
 from torch._functorch import config
 
 from acknap.inside.models.joint_graphs import Joint
 from acknap.inside.models.live import Live
+from acknap.inside.serve import code_hash
 from acknap.inside.solvers import SOLVERS
 
 # The option of the series to make and measure plans by the storages that they keep.
@@ -46,6 +51,13 @@ def options() -> dict[str, Any]:
     """Return torch's options of everything that is measured."""
     found: dict[str, Any] = {"activation_memory_budget_runtime_estimator": "flops"}
     return found | ({COUNTING: True} if hasattr(config, COUNTING) else {})
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return what tells one torch from another in a record: release, and code."""
+    digest = sha256(Path(partitioners.__file__).read_bytes() + code_hash().encode())
+    return {"torch": torch.__version__, "code": digest.hexdigest()[:12]}
 
 
 class _StatedError(Exception):

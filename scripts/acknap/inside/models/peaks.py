@@ -4,7 +4,8 @@ Runs inside an environment with torch, stock or patched::
 
     python -I -B peaks.py OUTPUT.jsonl [--packages DIR] [--models NAME...]
 
-A line per model, way to plan and budget. Models that OUTPUT holds are left out. Nothing
+A line per model, way to plan and budget. Models that OUTPUT holds are left out. Plans
+by the peak are held against those of stock torch, in stock.jsonl beside OUTPUT. Nothing
 is computed with; what lives is counted on the emitted graphs, call by call, as an
 allocator would see it.
 """
@@ -17,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,8 +31,7 @@ from torch._functorch import config
 
 from acknap.inside.models.joint_graphs import Joint, trace
 from acknap.inside.models.live import storages
-from acknap.inside.models.partition import options
-from acknap.inside.serve import code_hash
+from acknap.inside.models.partition import options, versions
 
 MODELS = {
     "decoder": "decoder",
@@ -74,11 +73,9 @@ class Emitted:
         # The backward's outputs begin with the first that depends on a tangent, and
         # those before it that are None; nothing else tells in every release.
         info = joint.node_info
-        known = getattr(info, "fwd_outputs", None)
-        first = next(i for i, n in enumerate(outputs) if n in gradients)
-        while first and outputs[first - 1] is None:
-            first -= 1
-        self._count = len(known) if known else first
+        self._count = next(i for i, n in enumerate(outputs) if n in gradients)
+        while self._count and outputs[self._count - 1] is None:
+            self._count -= 1
         constants = [node for node in nodes if node.op == "get_attr"]
         static = [*info.static_lifetime_input_nodes, *constants]
         self._free = {s for node in static for s in storages(node)}
@@ -243,16 +240,13 @@ def main() -> None:
     """Measure what is missing."""
     parser = argparse.ArgumentParser()
     parser.add_argument("output", type=Path)
-    parser.add_argument("--stock", type=Path, help="what stock torch gave")
     parser.add_argument("--packages", default="")
     parser.add_argument("--models", nargs="*", default=[*MODELS], choices=[*MODELS])
     arguments = parser.parse_args()
     sys.path.append(arguments.packages)
     torch.set_num_threads(1)
-    digest = sha256(Path(partitioners.__file__).read_bytes() + code_hash().encode())
-    versions = {"torch": torch.__version__, "code": digest.hexdigest()[:12]}
     old = _read(arguments.output)
-    stock = _read(arguments.stock) if arguments.stock else []
+    stock = _read(arguments.output.with_name("stock.jsonl"))
     with arguments.output.open("a") as output:
         for number, name in enumerate(arguments.models, 1):
             if any(row["model"] == name for row in old):
@@ -260,7 +254,7 @@ def main() -> None:
             # The one with the most nodes: others are ends of it.
             joint = max(trace(MODELS[name]), key=lambda j: len(j.graph.nodes))
             others = [row for row in stock if row["model"] == name]
-            more = versions | {"nodes": len(joint.graph.nodes)}
+            more = versions() | {"nodes": len(joint.graph.nodes)}
             made = [{"model": name} | row | more for row in rows(joint, others)]
             output.write("".join(json.dumps(row) + "\n" for row in made))
             output.flush()

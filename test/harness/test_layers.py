@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "scripts" / "acknap"
 FLOORS = (
     {"__main__"},
     {"cli"},
-    {"report"},
+    {"report", "peaks"},
     {"bench"},
     {"models"},
     {"knapsack", "container", "suite"},

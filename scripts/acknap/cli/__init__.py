@@ -259,7 +259,7 @@ def peaks(
     ] = None,
 ) -> None:
     """Compare the peak of a step: released, with exact, and bounded."""
-    from acknap.models.peaks import run_peaks
+    from acknap.peaks.peaks import run_peaks
 
     sys.exit(run_peaks(*table(), target, models or [], out))
 

@@ -1,1 +1,1 @@
-"""A user's own model: its knapsacks, every solver on them, its blocks, its peaks."""
+"""A user's own model: its knapsacks, every solver on them, its blocks."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acknap.base.layout import Layout
-from acknap.models import peaks
+from acknap.peaks import peaks
 
 PATCHED = Layout.default().build / "env" / "2.10.0-patched"
 

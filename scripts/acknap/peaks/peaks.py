@@ -9,11 +9,11 @@ from pathlib import Path
 from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.text import of_numbers
-from acknap.models import peak_chart
 from acknap.models.both import Row, read_both, record_both
+from acknap.peaks import chart
 from acknap.upstream.targets import Targets
 
-WORKER = INSIDE / "models" / "peaks.py"
+WORKER = INSIDE / "peaks" / "peaks.py"
 _PAGE = Path(__file__).with_name("peaks.md").read_text(encoding="utf-8")
 # The ways to plan, by what they are called here.
 _NAMES = {"dp": "released dp", "exact": "exact", "peak": "peak"}
@@ -31,7 +31,7 @@ def run_peaks(
         layout: The repository.
         targets: The release table.
         target: The release, as published and patched.
-        models: Names of `inside.models.peaks.MODELS`; all if none.
+        models: Names of `inside.peaks.peaks.MODELS`; all if none.
         out: The folder, instead of results/peaks-RELEASE.
 
     Returns:
@@ -78,7 +78,7 @@ def write_report(folder: Path, command: str) -> int:
     drawn = {**plans, "peak": steps}
     for model in _DRAWN & steps.keys():
         shown = {way: found[model] for way, found in drawn.items() if model in found}
-        write_atomic(folder / f"{model}.svg", peak_chart.draw(model, shown).encode())
+        write_atomic(folder / f"{model}.svg", chart.draw(model, shown).encode())
     print(text)
     return 1 if wrong or over or worse else 0
 

@@ -1,0 +1,1 @@
+"""The peak of a training step, by the way that it is planned."""

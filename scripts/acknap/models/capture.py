@@ -2,8 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from acknap.base.progress import say, working
 from acknap.base.text import short
 from acknap.knapsack import instance_file
 from acknap.models.budgets import parse
-from acknap.models.parted import MEASURES, Parted
+from acknap.models.parted import Parted
 from acknap.models.tracer import TRANSFORMERS, Tracer
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
@@ -27,6 +27,18 @@ from acknap.upstream.targets import Targets
 _NOTE = (
     "fake tensors on the CPU; scaled-dot-product attention is costly to compute, as "
     "it is on CUDA"
+)
+# Of the solvers that the series has, those that it changes most and that it adds.
+_OURS = ("dp", "exact")
+# The way to plan that no solver is asked for.
+PEAK = "peak"
+_LEGEND = (
+    "plan: the knapsack's use of the budget; ratio: what the partition saves by its "
+    "own measure; live: what stays alive after the forward; all as shares of what a "
+    "budget is a share of. *: over the budget. peak: the most bytes that live at once "
+    "in the forward and the backward, without parameters. again: what is computed "
+    "again, of the forward's floating point operations. Of the peak, a budget is a "
+    "share of what can be taken off. All of it: benchmarks/SCHEMA.md."
 )
 
 
@@ -44,9 +56,11 @@ def run_capture(
         layout: The repository.
         targets: The release table.
         model: What `named.build` takes.
-        budgets: Budgets at which every solver's partition is measured.
+        budgets: Budgets at which partitions are measured: of released torch with every
+            solver, and of the series.
         out: The folder for the files.
-        target: The release whose partitioner is asked.
+        target: The release whose partitioner is asked, as published; as patched too,
+            if there are budgets.
 
     Returns:
         0.
@@ -56,25 +70,35 @@ def run_capture(
     """
     asked = parse(budgets) if budgets else []
     release = targets.get(target)
-    environment = environments.stock(layout, release)
-    inspect(environment)
-    with closing(
-        Tracer(layout, "stock", environment.python, model, Path.cwd())
-    ) as tracer:
+    made = {"stock": environments.stock(layout, release)}
+    if asked:
+        made["patched"] = environments.patched(layout, release)
+    for environment in made.values():
+        inspect(environment)
+    with ExitStack() as stack:
+        tracers = {
+            side: stack.enter_context(
+                closing(Tracer(layout, side, one.python, model, Path.cwd()))
+            )
+            for side, one in made.items()
+        }
         with working(f"Capturing {model} in torch {release.release}"):
-            graphs = tracer.capture(model)
+            graphs = tracers["stock"].capture(model)
         if not any(graph["memory"] for graph in graphs):
             raise HarnessError(
                 f"{model}: the partitioner states no knapsack for any budget: the "
                 "activations are too small beside the parameters; try a larger batch"
             )
+        if asked:
+            with working("Capturing it with the series"):
+                tracers["patched"].capture(model)
         number = 0
         for index, graph in enumerate(graphs):
             if not graph["memory"]:
                 say(f"graph {index}: no budget reaches the knapsack")
                 continue
-            content = _header(model, number, tracer) | graph
-            parted = _partitions(tracer, index, asked)
+            content = _header(model, number, tracers["stock"]) | graph
+            parted = _partitions(tracers, index, asked)
             content["partitions"] = [p.model_dump(exclude_unset=True) for p in parted]
             path = out / f"{content['name']}.json"
             write_atomic(path, instance_file.dumps(content))
@@ -97,13 +121,22 @@ def _header(model: str, number: int, tracer: Tracer) -> dict[str, Any]:
     }
 
 
-def _partitions(tracer: Tracer, graph: int, budgets: Sequence[float]) -> list[Parted]:
-    solvers = tracer.description["solvers"]
+def _partitions(
+    tracers: Mapping[str, Tracer], graph: int, budgets: Sequence[float]
+) -> list[Parted]:
+    """Part a graph in all ways at all budgets, and first without one."""
     if not budgets:
         return []
-    with working(f"Parting it: solvers: {len(solvers)}, budgets: {len(budgets)}"):
-        runs = itertools.product(budgets, solvers)
-        return [tracer.measure(graph, solver, budget) for budget, solver in runs]
+    ways = [("stock", solver) for solver in tracers["stock"].description["solvers"]]
+    ways = [way for way in ways if way[1] != "exact"]
+    ways += [("patched", name) for name in (*_OURS, PEAK)]
+    runs = [(1.0, ("stock", "dp")), *itertools.product(budgets, ways)]
+    rows = []
+    with working(f"Parting it: budgets: {len(budgets)}, ways to plan: {len(ways)}"):
+        for budget, (side, solver) in runs:
+            row = tracers[side].measure(graph, solver, budget)
+            rows.append(row.model_copy(update={"contender": f"{side}.{solver}"}))
+    return rows
 
 
 def _summary(graph: dict[str, Any]) -> str:
@@ -121,22 +154,31 @@ def _show(partitions: Sequence[Parted]) -> None:
     if not partitions:
         return
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for name in ("budget", "solver", "plan", *MEASURES, "cuts"):
-        table.add_column(name, justify="left" if name == "solver" else "right")
+    for name in ("budget", "planned by", "plan", "ratio", "live", "peak MB", "again"):
+        table.add_column(name, justify="left" if name == "planned by" else "right")
     for row in partitions:
-        solver, plan, cuts = "(no knapsack)", "-", "-"
-        if row.knapsack_used:
-            solver, plan, cuts = row.solver, _share(row, "plan"), str(row.cuts)
-        shares = [_share(row, measure) for measure in MEASURES]
-        table.add_row(short(row.budget), solver, plan, *shares, cuts)
+        table.add_row(*_cells(row))
     console = Console()
     console.print(table)
-    console.print(
-        "plan: the knapsack's use; ratio, bytes, storages, live: what the partition "
-        "saves, by four measures (benchmarks/SCHEMA.md). *: over the budget. Parted by "
-        "released torch, also for exact; with the series the partition keeps to it."
-    )
+    console.print(_LEGEND)
+
+
+def _cells(row: Parted) -> list[str]:
+    side, solver = row.contender.split(".")
+    name = f"{'released' if side == 'stock' else 'series,'} {solver}"
+    shares = [_share(row, "ratio"), _share(row, "live")]
+    plan = _share(row, "plan") if row.knapsack_used else "- "
+    if solver == PEAK:
+        name, plan = "series, for the peak", "- "
+        shares = ["- ", f"{row.live or 0:.4f} "]
+    elif row.budget == 1:
+        name = "no budget"
+    elif not row.knapsack_used:
+        name += ", no knapsack"
+    peak = f"{(row.peak or 0) / 1e6:,.0f}"
+    return [short(row.budget), name, plan, *shares, peak, f"{row.again or 0:.1%}"]
 
 
 def _share(row: Parted, measure: str) -> str:
-    return f"{getattr(row, measure):.4f}{'*' if row.excess(measure) else ' '}"
+    over = "*" if row.excess(measure) else " "
+    return f"{getattr(row, measure) or 0:.4f}{over}"

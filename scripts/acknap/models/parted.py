@@ -18,6 +18,8 @@ class Parted(BaseModel, frozen=True):
         live: None in records made before it was counted.
         least: The least that can be kept alive, because of what must be saved.
         recomputed: Runtime of what the backward computes again.
+        peak: Most bytes that live at once; None in records made before it was counted.
+        again: Floating point operations of the forward that are done again, as a share.
         solves: How often a solver was called.
         cuts: Min-cuts that carried plans out.
         base_seconds: Time of what no budget changes, on a clock of the process.
@@ -33,6 +35,8 @@ class Parted(BaseModel, frozen=True):
     storages: float = 0.0
     live: float | None = None
     recomputed: float = 0.0
+    peak: int | None = None
+    again: float | None = None
     least: float = 0.0
     plan: float = 0.0
     plan_recomputed: float = 0.0

@@ -50,11 +50,11 @@ def measure(request):
         time.sleep(60)
     if request["solver"] == "broken":
         return {"error": "ValueError", "message": "no luck"}
-    used = request["budget"] < 0.5
+    used = request["budget"] < 0.5 and request["solver"] != "peak"
     row = {
         "solver": request["solver"], "budget": request["budget"],
         "knapsack_used": used, "ratio": 0.3, "bytes": 0.25, "storages": 0.25,
-        "live": 0.2,
+        "live": 0.2, "peak": 7_000_000, "again": 0.125,
         # What was asked for: which graph, and whether with our file.
         "recomputed": 4.0, "solves": request["graph"],
         "plan_recomputed": float("/knapsack_exact.py" in (request["file"] or "")),
@@ -106,18 +106,24 @@ def test_partitions_are_recorded_and_shown(
 ) -> None:
     out = run(toy, "0,3", "0.2,0.6")
     rows = json.loads((out / "0_3.json").read_text())["partitions"]
-    assert [(row["budget"], row["solver"]) for row in rows] == [
-        (budget, solver) for budget in (0.2, 0.6) for solver in ("dp", "exact")
+    ways = ("stock.dp", "patched.dp", "patched.exact", "patched.peak")
+    assert [(row["budget"], row["contender"]) for row in rows] == [
+        (1.0, "stock.dp"),
+        *((budget, way) for budget in (0.2, 0.6) for way in ways),
     ]
     assert {row["solves"] for row in rows} == {1}
-    # Released torch has no exact: it is handed ours.
-    handed = {row["solver"]: row["plan_recomputed"] for row in rows}
-    assert handed == {"dp": 0, "exact": 1}
-    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
-    shares = ["0.3000*", "0.2500*", "0.2500*", "0.2000"]
-    assert ["0.2", "dp", "0.1250", *shares, "1"] in shown
-    shares = ["0.3000", "0.2500", "0.2500", "0.2000"]
-    assert ["0.6", "(no", "knapsack)", "-", *shares, "-"] in shown
+    # The series has exact: no file of ours is handed to it.
+    assert {row["plan_recomputed"] for row in rows} == {0}
+    out_lines = capsys.readouterr().out.splitlines()
+    shown = {" ".join(line.split()) for line in out_lines}
+    assert shown >= {
+        "1 no budget - 0.3000 0.2000 7 12.5%",
+        "0.2 released dp 0.1250 0.3000* 0.2000 7 12.5%",
+        "0.2 series, exact 0.1250 0.3000* 0.2000 7 12.5%",
+        # A budget of the peak is none of what stays alive.
+        "0.2 series, for the peak - - 0.2000 7 12.5%",
+        "0.6 released dp, no knapsack - 0.3000 0.2000 7 12.5%",
+    }
 
 
 @pytest.mark.parametrize(
@@ -261,6 +267,10 @@ def test_a_users_model_in_real_torch(traced: Tracer) -> None:
         assert row.live is not None
         assert 0 < row.live <= row.storages + 0.01
         assert row.plan_recomputed >= 1
+        assert row.peak is not None
+        assert row.again is not None
+        assert row.peak > available * row.live
+        assert 0 < row.again < 1
     early = traced.measure(0, "dp", 0.99)
     assert not early.knapsack_used
     assert early.ratio < 0.99

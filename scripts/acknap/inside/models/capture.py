@@ -25,6 +25,7 @@ import torch
 
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import Graph, Solver, solvers
+from acknap.inside.peaks.peaks import Emitted
 from acknap.inside.serve import FOLDER, answers_apart, serve, version
 
 # A user's module hides all that is not loaded yet, as in a script of theirs.
@@ -37,6 +38,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
+        self._emitted: dict[int, Emitted] = {}
 
     def describe(self) -> dict[str, Any]:
         """Say what this environment has."""
@@ -47,6 +49,7 @@ class Worker:
     def capture(self, model: str) -> dict[str, Any]:
         """Trace a model and return the knapsacks of its graphs."""
         self._graphs = [Graph(joint) for joint in trace(model)]
+        self._emitted = {}
         return {"graphs": [_knapsack(graph) for graph in self._graphs]}
 
     def measure(
@@ -54,7 +57,14 @@ class Worker:
     ) -> dict[str, Any]:
         """Part one of the graphs with one solver and budget."""
         function = _exact_knapsack(Path(file)) if file else None
-        return self._graphs[graph].measure(solver, budget, function)
+        parted = self._graphs[graph]
+        row = parted.measure(solver, budget, function)
+        if graph not in self._emitted:
+            self._emitted[graph] = Emitted(parted.joint)
+        emitted = self._emitted[graph]
+        found = emitted.measure(parted.saved)
+        again = found["again"] / max(emitted.total, 1)
+        return row | {"peak": found["peak"], "again": again}
 
 
 def _exact_knapsack(file: Path) -> Solver:

@@ -28,6 +28,9 @@ from acknap.inside.solvers import SOLVERS
 
 # The option of the series to make and measure plans by the storages that they keep.
 COUNTING = "activation_memory_budget_count_storages"
+# The option of the series to plan for the peak of a step, and what we call that.
+OBJECTIVE = "activation_memory_budget_objective"
+PEAK = "peak"
 # The names of the solvers in torch's configuration.
 NAMES = {"hirschberg": "dp_knapsack_sliding_hirschberg"}
 
@@ -87,6 +90,8 @@ class Graph:
         # Of the series only: the plan that keeps as little alive as it can.
         self._least: list[Any] | None = None
         self._least_seconds = 0.0
+        # What the last partition saves.
+        self.saved: list[Any] = []
         self.nodes: list[Any] = []
         self.memory: list[float] = []
         self.runtimes: list[float] = []
@@ -133,7 +138,8 @@ class Graph:
         """Part the graph with one solver and budget.
 
         Args:
-            solver: The name, short or in torch's configuration.
+            solver: The name, short or in torch's configuration; of the series also
+                `PEAK`, for which the budget is of the peak.
             budget: The share of memory that is asked for.
             function: Called in place of the solver of that name. A callable in the
                 configuration would not do: it gets no runtimes, and from 2.12 on has
@@ -165,11 +171,10 @@ class Graph:
             cuts += 1
             return found
 
-        name = NAMES.get(solver, solver)
-        with config.patch(activation_memory_budget_solver=name):
-            saved = self._part(budget, solved, cut)
+        with config.patch(_choice(solver)):
+            self.saved = self._part(budget, solved, cut)
         record = {"solver": solver, "budget": budget, "knapsack_used": bool(plans)}
-        record |= self._delivered(saved)
+        record |= self._delivered(self.saved)
         if self._least is not None:
             record["least"] = self.live.share(self._least)
         if plans:
@@ -233,6 +238,12 @@ class Graph:
             return partitioners.choose_saved_values_set(
                 self.joint.graph, self.joint.node_info, memory_budget=budget
             )
+
+
+def _choice(solver: str) -> dict[str, str]:
+    if solver == PEAK:
+        return {OBJECTIVE: "peak"}
+    return {"activation_memory_budget_solver": NAMES.get(solver, solver)}
 
 
 def _size(nodes: Iterable[Any]) -> float:

@@ -35,6 +35,9 @@ from torch.utils.flop_counter import flop_registry
 # The partitioner's, so that one name shows all.
 log: logging.Logger = logging.getLogger("torch._functorch.partitioners")
 
+# Every so manyth waist of the forward is saved by a plan that the search starts from.
+_STEPS = (1, 2, 4, 8)
+
 
 def bounds_peak(memory_budget: float) -> bool:
     """Whether a plan is made for its peak, and not for what it saves.
@@ -179,11 +182,13 @@ class _Search:
         ]
         self.planner = PeakPlanner(schedule, self.runtime, self._is_bound, can_save)
         self.default = self.planner.descend(first)
-        for saved in (
-            schedule.get_saved(aggressive),
-            schedule.get_saved(least),
-            get_waists(schedule),
-        ):
+        waists, lasting = get_waists(schedule)
+        # Few waists make long chains to recompute, many are much to save.
+        starts = [
+            lasting.union(waists[i::n]) for n in _STEPS for i in sorted({0, n // 2})
+        ]
+        starts += [schedule.get_saved(plan) for plan in (aggressive, least)]
+        for saved in starts:
             start = self._complete(saved)
             if start is not None:
                 self.planner.descend(start)

@@ -106,13 +106,29 @@ class Timeline:
         schedule = self._schedule
         if self._forward.peak() > self._backward.peak():
             return {"the forward": self._forward.peak()}
-        key = self._backward.last_peak()
         kinds: dict[str, int] = {}
+        for storage in self._get_live_at_peak():
+            kind = self._get_kind(storage)
+            kinds[kind] = kinds.get(kind, 0) + schedule.sizes[storage]
+        return dict(sorted(kinds.items(), key=lambda item: -item[1]))
+
+    def get_recomputed_at_peak(self) -> set[int]:
+        """The bases that live at the peak because the backward computed them again.
+
+        None if the forward has the peak. Time: the number of storages.
+        """
+        if self._forward.peak() > self._backward.peak():
+            return set()
+        makers = {self._schedule.maker[s] for s in self._get_live_at_peak()}
+        first = self._schedule.steps[0]
+        return {i for i in makers - self.saved if 0 <= i < first}
+
+    def _get_live_at_peak(self) -> Iterator[int]:
+        """The storages that live at the last of the steps with the most bytes."""
+        key = self._backward.last_peak()
         for storage, span in enumerate(self._spans):
             if span is not None and span[0] <= key < span[1]:
-                kind = self._get_kind(storage)
-                kinds[kind] = kinds.get(kind, 0) + schedule.sizes[storage]
-        return dict(sorted(kinds.items(), key=lambda item: -item[1]))
+                yield storage
 
     def _get_kind(self, storage: int) -> str:
         schedule = self._schedule

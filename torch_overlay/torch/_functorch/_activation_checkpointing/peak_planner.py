@@ -49,7 +49,10 @@ class PeakPlan:
     @property
     def saved(self) -> frozenset[int]:
         """The bases that are saved."""
-        return self._start.symmetric_difference(self._toggled[: self._count])
+        saved = set(self._start)
+        for base in self._toggled[: self._count]:
+            saved ^= {base}
+        return frozenset(saved)
 
 
 class Frontier:
@@ -127,6 +130,9 @@ class PeakPlanner:
     def descend(self, start: Iterable[int]) -> PeakPlan:
         """Gives up saved values, each time the one that costs least per byte of peak.
 
+        Where that leads no further, it saves one of the values whose recomputation is
+        the peak.
+
         Args:
             start: The bases that the first plan saves.
 
@@ -139,21 +145,37 @@ class PeakPlanner:
         return self._descend(timeline, self.work + _DESCENT_WORK)
 
     def _descend(self, timeline: Timeline, end: int) -> PeakPlan:
-        """Gives up values of a timeline until so much work is done."""
+        """Changes a timeline until nothing lowers its peak, or so much work is done."""
         first = frozenset(timeline.saved)
-        dropped: list[int] = []
+        toggled: list[int] = []
 
-        def keep() -> PeakPlan:
+        def apply(change: Change | None) -> PeakPlan:
+            if change is not None:
+                timeline.apply(change)
+                toggled.extend(change.toggled)
             peak, runtime = timeline.peak, timeline.runtime
-            plan = PeakPlan(peak, runtime, first, dropped, len(dropped))
+            plan = PeakPlan(peak, runtime, first, toggled, len(toggled))
             self.frontier.add(plan)
             return plan
 
-        start_plan = keep()
-        useless = sorted(first)
-        progress = -1
-        while progress < len(dropped) and self.work < end:
-            progress = len(dropped)
+        start_plan = apply(None)
+        while self.work < end:
+            self._drop(timeline, apply, end)
+            # Where recomputed values are the peak, saving one lowers it.
+            change = self._find_save(timeline)
+            if change is None:
+                break
+            apply(change)
+        return start_plan
+
+    def _drop(
+        self, timeline: Timeline, apply: Callable[[Change], object], end: int
+    ) -> None:
+        """Gives up values of a timeline until none lowers its peak."""
+        useless = sorted(timeline.saved)
+        count, progress = 0, -1
+        while progress < count and self.work < end:
+            progress = count
             # At first as if nothing else had to be computed again for a value.
             queue = [(self._runtime[b] / max(self._get_size(b), 1), b) for b in useless]
             heapq.heapify(queue)
@@ -161,8 +183,8 @@ class PeakPlanner:
             priced: dict[int, tuple[int, Change]] = {}
             while queue and self.work < end:
                 _, base = heapq.heappop(queue)
-                count, change = priced.get(base, (-1, None))
-                if count != len(dropped):
+                at, change = priced.get(base, (-1, None))
+                if at != count:
                     if not timeline.may_lower_peak(base):
                         useless.append(base)
                         continue
@@ -175,13 +197,24 @@ class PeakPlanner:
                     continue
                 score = max(change.runtime, 0.0) / gain
                 if queue and score > queue[0][0] * _SLACK:
-                    priced[base] = len(dropped), change
+                    priced[base] = count, change
                     heapq.heappush(queue, (score, base))
                 else:
-                    timeline.apply(change)
-                    dropped.append(base)
-                    keep()
-        return start_plan
+                    apply(change)
+                    count += 1
+
+    def _find_save(self, timeline: Timeline) -> Change | None:
+        """The saving of a value that lowers the peak the most, or None."""
+        recomputed = timeline.get_recomputed_at_peak().intersection(self._savable)
+        changes = [
+            self._price(timeline, kind)
+            for kind in self._get_kinds(recomputed, self._get_size)
+        ]
+        return min(
+            (c for c in changes if c is not None and c.peak < timeline.peak),
+            key=lambda c: (c.peak, c.runtime),
+            default=None,
+        )
 
     def _price(self, timeline: Timeline, bases: Sequence[int]) -> Change | None:
         """A change of a plan, or None if it is not allowed."""
@@ -281,12 +314,15 @@ class PeakPlanner:
         return [[base] for kind in found for base in sorted({kind[0], kind[-1]})]
 
 
-def get_waists(schedule: JointSchedule) -> set[int]:
-    """The bases through which everything passes in the forward.
+def get_waists(schedule: JointSchedule) -> tuple[list[int], set[int]]:
+    """The bases through which everything in the forward passes, or that go past these.
 
-    In a model of layers these are what is between two of them. What is read through
-    more than a quarter of the forward, such as a mask or the output of an encoder, goes
-    past them, and is among what is returned.
+    In a model of layers the waists are what is between two layers, and what is narrow
+    within one. What is read through more than a quarter of the forward, such as a mask
+    or the output of an encoder, goes past them.
+
+    Returns:
+        The waists in the order of the forward, and what goes past them.
 
     Time and memory: linear in the size of the graph.
     """
@@ -294,14 +330,15 @@ def get_waists(schedule: JointSchedule) -> set[int]:
     last: dict[int, int] = {}
     for step, base in enumerate(order):
         last.update(dict.fromkeys(schedule.uses[base], step))
-    found: set[int] = set()
+    waists: dict[int, None] = {}
+    lasting: set[int] = set()
     count = [0] * (len(order) + 1)
     names = [0] * (len(order) + 1)
     for step, base in enumerate(order):
         for storage in schedule.makes[base]:
             end = last.get(storage, step)
             if 4 * (end - step) > len(order):
-                found.add(base)
+                lasting.add(base)
             elif end > step:
                 for at, sign in ((step, 1), (end, -1)):
                     count[at] += sign
@@ -311,5 +348,5 @@ def get_waists(schedule: JointSchedule) -> set[int]:
         alive += count[step]
         name += names[step]
         if alive == 1:
-            found.add(name)
-    return found
+            waists[name] = None
+    return list(waists), lasting

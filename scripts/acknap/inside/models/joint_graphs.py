@@ -7,6 +7,7 @@ fake tensors on the CPU.
 import contextlib
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -31,11 +32,14 @@ class Joint(NamedTuple):
     node_info: Any
 
 
-def trace(model: str) -> list[Joint]:
+def trace(
+    model: str, *, change: Callable[[torch.nn.Module], None] | None = None
+) -> list[Joint]:
     """Build a model and return its joint graphs.
 
     Args:
         model: As `named.build` takes it.
+        change: Changes the model, a module, before it is traced.
 
     Raises:
         ModelError: The model cannot be built or traced, or has nothing to train.
@@ -49,6 +53,8 @@ def trace(model: str) -> list[Joint]:
             built = build(model)
         if isinstance(built.model, torch.nn.Module):
             built.model.train()
+        if change:
+            change(built.model)
         faked = _faked(built, mode)
         joints = _compile(model, faked, mode)
     finally:

@@ -1,0 +1,112 @@
+"""What lives while the graphs that are emitted for a plan run, and what runs again.
+
+Runs inside an environment with torch, stock or patched. Nothing is computed with; what
+lives is counted call by call, as an allocator would see it.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch._functorch.partitioners as partitioners
+
+from acknap.inside.models.joint_graphs import Joint
+from acknap.inside.models.live import storages
+from acknap.inside.peaks.records import Row
+
+
+class Emitted:
+    """Measures the plans of one joint graph on what the partitioner emits for them."""
+
+    def __init__(self, joint: Joint) -> None:
+        self._joint = joint
+        nodes = joint.graph.nodes
+        (output,) = joint.graph.find_nodes(op="output")
+        outputs = torch.utils._pytree.arg_tree_leaves(*output.args)
+        gradients = _reading_tangents(joint.graph)
+        # The backward's outputs begin with the first that depends on a tangent, and
+        # those before it that are None; nothing else tells in every release.
+        info = joint.node_info
+        self._count = next(i for i, n in enumerate(outputs) if n in gradients)
+        while self._count and outputs[self._count - 1] is None:
+            self._count -= 1
+        constants = [node for node in nodes if node.op == "get_attr"]
+        static = [*info.static_lifetime_input_nodes, *constants]
+        self._free = {s for node in static for s in storages(node)}
+        entering = {s: size for n in info.inputs for s, size in storages(n).items()}
+        self._entering = {s: b for s, b in entering.items() if s not in self._free}
+        self._by_name = {node.name: node for node in nodes}
+        self._forward = set(info.required_fw_nodes)
+        self.total = sum(self._cost(node) for node in self._forward)
+
+    def measure(self, saved: list[Any]) -> Row:
+        """Return the most bytes that live, and the runtime that is spent again."""
+        joint, sizes = self._joint, [n for n in saved if partitioners.is_sym_node(n)]
+        forward, backward = partitioners._extract_fwd_bwd_modules(
+            joint.graph.owning_module,
+            [n for n in saved if n not in sizes],
+            sizes,
+            num_fwd_outputs=self._count,
+            static_lifetime_input_nodes=joint.node_info.static_lifetime_input_nodes,
+        )
+        backward = partitioners.reordering_to_mimic_autograd_engine(backward)
+        graphs = [partitioners.raise_getitems(m).graph for m in (forward, backward)]
+        # The caller holds all inputs while the forward runs.
+        held = sum(self._entering.values())
+        forward_peak = held + _peak(graphs[0], {*self._free, *self._entering})
+        backward_peak = _peak(graphs[1], self._free)
+        computed = (self._by_name.get(n.name) for n in graphs[1].nodes if _is_call(n))
+        again = sum(self._cost(n) for n in computed if n in self._forward)
+        return {"peak": max(forward_peak, backward_peak), "again": again}
+
+    @cache  # noqa: B019 -- as many nodes as the graph has
+    def _cost(self, node: Any) -> float:
+        if not _is_call(node) or not isinstance(node.target, torch._ops.OpOverload):
+            return 0.0
+        made = {*storages(node)}
+        if not made or any(made <= {*storages(n)} for n in node.all_input_nodes):
+            return 0.0
+        return float(partitioners.estimate_runtime(node))
+
+
+def _is_call(node: Any) -> bool:
+    return bool(node.op == "call_function")
+
+
+def _reading_tangents(graph: Any) -> set[Any]:
+    found: set[Any] = set()
+    for node in graph.nodes:
+        is_tangent = node.op == "placeholder" and "tangents" in str(node.target)
+        if is_tangent or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _peak(graph: Any, free: set[Any]) -> int:
+    """Return the most bytes that live if values go after the last that reads them."""
+    readers = {node: len(node.users) for node in graph.nodes}
+    holders: dict[Any, int] = {}
+    alive = most = 0
+
+    def hold(node: Any, by: int) -> None:
+        nonlocal alive
+        for storage, size in storages(node).items():
+            if storage not in free:
+                before = holders.get(storage, 0)
+                holders[storage] = before + by
+                alive += size * ((before + by > 0) - (before > 0))
+
+    for node in graph.find_nodes(op="placeholder"):
+        hold(node, 1)
+    for node in graph.nodes:
+        if _is_call(node):
+            hold(node, 1)
+            most = max(most, alive)
+            if not readers[node]:
+                hold(node, -1)
+        if node.op != "output":
+            for source in node.all_input_nodes:
+                readers[source] -= 1
+                if not readers[source] and source.op != "get_attr":
+                    hold(source, -1)
+    return max(most, alive)

@@ -10,7 +10,16 @@ from typer import Argument, Option
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
 from acknap.cli import docker
-from acknap.cli.options import Both, Json, Patched, Python, release, table
+from acknap.cli.options import (
+    Both,
+    Json,
+    Models,
+    Out,
+    Patched,
+    Python,
+    release,
+    table,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -231,16 +240,7 @@ def test() -> None:
 
 
 @app.command(rich_help_panel="Reproduce")
-def blocks(
-    models: Annotated[
-        list[str] | None,
-        Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
-    ] = None,
-    target: Both = "v2.13.0",
-    out: Annotated[
-        Path | None, Option(help="Where it goes, instead of results/.")
-    ] = None,
-) -> None:
+def blocks(models: Models = None, target: Both = "v2.13.0", out: Out = None) -> None:
     """Measure live bytes if each block of a model is compiled."""
     from acknap.models.blocks import run_blocks
 
@@ -248,20 +248,27 @@ def blocks(
 
 
 @app.command(rich_help_panel="Reproduce")
-def peaks(
-    models: Annotated[
-        list[str] | None,
-        Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
-    ] = None,
-    target: Both = "v2.10.0",
-    out: Annotated[
-        Path | None, Option(help="Where it goes, instead of results/.")
-    ] = None,
-) -> None:
+def peaks(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
     """Compare the peak of a step: released, with exact, and bounded."""
     from acknap.peaks.peaks import run_peaks
 
     sys.exit(run_peaks(*table(), target, models or [], out))
+
+
+@app.command("by-hand", rich_help_panel="Reproduce")
+def by_hand(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
+    """Compare plans by the peak with checkpointing that people write by hand."""
+    from acknap.peaks.by_hand import run_by_hand
+
+    sys.exit(run_by_hand(*table(), target, models or [], out))
+
+
+@app.command(rich_help_panel="Reproduce")
+def limits(models: Models = None, target: Patched = "v2.10.0", out: Out = None) -> None:
+    """Train within limits in bytes, and measure what is allocated."""
+    from acknap.peaks.limits import run_limits
+
+    sys.exit(run_limits(*table(), target, models or [], out))
 
 
 @app.command(rich_help_panel="Reproduce")

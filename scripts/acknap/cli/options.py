@@ -1,8 +1,9 @@
 """What the command line of several commands has in common."""
 
+from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from acknap.base.layout import Layout
 from acknap.upstream.targets import Target, Targets
@@ -17,6 +18,11 @@ Python = Annotated[
 ]
 Patched = Annotated[str, Option(help="The release to patch.")]
 Both = Annotated[str, Option(help="The release, as published and patched.")]
+Models = Annotated[
+    list[str] | None,
+    Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
+]
+Out = Annotated[Path | None, Option(help="Where it goes, instead of results/.")]
 Json = Annotated[bool, Option("--json", help="Print JSON on stdout.")]
 
 

@@ -32,7 +32,7 @@ def record_both(
     Args:
         layout: The repository.
         release: As published and patched.
-        worker: A module of inside/models.
+        worker: A module of `inside`.
         duration: How long each side takes, in words.
         models: Names that the worker knows; all if none.
         folder: Where stock.jsonl and patched.jsonl go, one after the other.
@@ -40,22 +40,52 @@ def record_both(
     Raises:
         HarnessError: An environment cannot be made, or a run failed.
     """
+    for side in SIDES:
+        record(layout, release, worker, duration, models, folder, side)
+
+
+def record(
+    layout: Layout,
+    release: Target,
+    worker: Path,
+    duration: str,
+    models: Sequence[str],
+    folder: Path,
+    side: str,
+) -> None:
+    """Let a worker measure models in one torch; it goes on where it was stopped.
+
+    Args:
+        layout: The repository.
+        release: As published and patched.
+        worker: A module of `inside`.
+        duration: How long it takes, in words.
+        models: Names that the worker knows; all if none.
+        folder: Where the record goes, named by the side.
+        side: One of `SIDES`.
+
+    Raises:
+        HarnessError: The environment cannot be made, or the run failed.
+    """
     require_folder(folder)
-    made = (environments.stock(layout, release), environments.patched(layout, release))
-    packages, name = transformers(layout), worker.stem
-    for side, environment in zip(SIDES, made, strict=True):
-        inspect(environment)
-        said = f"{name.capitalize()} in {side} torch {release.release}: {duration}"
-        with working(said):
-            command: list[str | Path] = [environment.python, "-I", "-B", worker]
-            command += [folder / f"{side}.jsonl", "--packages", packages]
-            if models:
-                command += ["--models", *models]
-            run_workers({layout.build / f"{name}-{side}.log": command})
+    make = environments.stock if side == "stock" else environments.patched
+    environment, name = make(layout, release), worker.stem
+    inspect(environment)
+    command: list[str | Path] = [environment.python, "-I", "-B", worker]
+    command += [folder / f"{side}.jsonl", "--packages", transformers(layout)]
+    if models:
+        command += ["--models", *models]
+    title = name.replace("_", " ").capitalize()
+    with working(f"{title} in {side} torch {release.release}: {duration}"):
+        run_workers({layout.build / f"{name}-{side}.log": command})
+
+
+def read(folder: Path, side: str) -> list[Row]:
+    """Return the rows of one torch."""
+    lines = (folder / f"{side}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def read_both(folder: Path) -> tuple[list[Row], list[Row]]:
     """Return the rows of stock torch, and those of patched torch."""
-    lines = ((folder / f"{side}.jsonl").read_text().splitlines() for side in SIDES)
-    stock, patched = ([json.loads(line) for line in found] for found in lines)
-    return stock, patched
+    return read(folder, "stock"), read(folder, "patched")

@@ -1,4 +1,4 @@
-"""The peak against the budget, and what is recomputed, as a plot of one model."""
+"""Peak and recomputation of the plans of one model, as plots."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from acknap.knapsack.chart_style import SETTINGS, STYLES, svg
+from acknap.knapsack.chart_style import SETTINGS, STYLES, new_axes, svg
 
 _LABELS = {
     "dp": "released dp, a budget of saved bytes",
@@ -35,7 +35,7 @@ def draw(model: str, plans: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
             budgets = [row["budget"] for row in rows]
             style = {"label": _LABELS[way], **_STYLES[way]}
             top.plot(budgets, [row["peak"] for row in rows], **style)
-            again = [100 * row["again"] / max(row["total"], 1) for row in rows]
+            again = [_point(row)[1] for row in rows]
             bottom.plot(budgets, again, **style)
         top.set_title(f"{model}: a peak that only rises with the budget", pad=12)
         top.set(ylabel="peak of a step", ylim=(0, None))
@@ -44,3 +44,34 @@ def draw(model: str, plans: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         bottom.set(xlabel="budget", ylabel="recomputed (% of the forward)")
         bottom.set(ylim=(0, None))
         return svg(figure)
+
+
+def draw_frontier(model: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a plot of recomputation against the peak as SVG.
+
+    Args:
+        model: Its name.
+        rows: Its plans: hand-made, of stock torch, and ours.
+    """
+    with mpl.rc_context(SETTINGS):
+        figure, axes = new_axes(
+            f"{model}: the peak of a step, and what it costs",
+            "peak of a step",
+            "recomputed (% of the forward)",
+        )
+        by_hand = (row for row in rows if row.get("by_hand"))
+        for way in ("peak", "dp"):
+            points = sorted(map(_point, (r for r in rows if r["way"] == way)))
+            style = {"label": _LABELS[way], **_STYLES[way]}
+            axes.plot(*zip(*points, strict=True), **style)
+        for marker, row in zip("ov^*", by_hand, strict=True):
+            label = f"by hand: {row['way']}"
+            axes.plot(*_point(row), marker, color="#D55E00", ms=9, label=label)
+        axes.set(xlim=(0, None), ylim=(0, None))
+        axes.xaxis.set_major_formatter(EngFormatter("B"))
+        axes.legend()
+        return svg(figure)
+
+
+def _point(row: Mapping[str, Any]) -> tuple[float, float]:
+    return row["peak"], 100 * row["again"] / max(row["total"], 1)

@@ -1,0 +1,1 @@
+"""Models that are checkpointed by hand, and their plans."""

@@ -60,9 +60,9 @@ def draw_frontier(model: str, rows: Sequence[Mapping[str, Any]]) -> str:
             "recomputed (% of the forward)",
         )
         by_hand = (row for row in rows if row.get("by_hand"))
-        for way in ("peak", "dp"):
+        for way, more in (("peak", {}), ("dp", {"ls": ""})):
             points = sorted(map(_point, (r for r in rows if r["way"] == way)))
-            style = {"label": _LABELS[way], **_STYLES[way]}
+            style = {"label": _LABELS[way], **_STYLES[way], **more}
             axes.plot(*zip(*points, strict=True), **style)
         for marker, row in zip("ov^*", by_hand, strict=True):
             label = f"by hand: {row['way']}"

@@ -1,0 +1,121 @@
+"""The private partitioner, and what it says of its plans."""
+
+import functools
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any
+
+from acknap import _config
+from acknap._budget import Request
+from acknap._release import installed
+from acknap._report import Report, current_graph
+
+_CHECKPOINTING = "_activation_checkpointing"
+# Plans of larger graphs are not simulated for the report alone.
+_MOST_NODES = 20_000
+
+# Where the plans of a call of `partition` are told.
+_telling: ContextVar[tuple[Request, list[Report]] | None] = ContextVar(
+    "acknap telling", default=None
+)
+
+
+def partition(
+    request: Request, gm: Any, joint_inputs: Any, **keywords: Any
+) -> tuple[Any, Any, list[Report]]:
+    """Part a joint graph into forward and backward within a budget.
+
+    Args:
+        request: The budget.
+        gm: The joint graph's module.
+        joint_inputs: Its inputs.
+        keywords: What PyTorch hands to its own partitioner.
+
+    Returns:
+        Forward, backward, and a report for each plan: none where there was nothing to
+        choose.
+    """
+    reports: list[Report] = []
+    token = _telling.set((request, reports))
+    try:
+        with _config.patch(**request.options()):
+            forward, backward = _partitioners().min_cut_rematerialization_partition(
+                gm, joint_inputs, **keywords
+            )
+    finally:
+        _telling.reset(token)
+    return forward, backward, reports
+
+
+@functools.cache
+def _partitioners() -> ModuleType:
+    """The private module, whose choice is told to `partition`."""
+    module = installed().module("partitioners")
+    choose = module.choose_saved_values_set
+
+    @functools.wraps(choose)
+    def choose_and_tell(
+        joint_graph: Any, node_info: Any, *rest: Any, **more: Any
+    ) -> Any:
+        saved = choose(joint_graph, node_info, *rest, **more)
+        if (telling := _telling.get()) is not None:
+            request, reports = telling
+            reports.append(_describe(request, joint_graph, node_info, saved))
+        return saved
+
+    module.choose_saved_values_set = choose_and_tell  # type: ignore[attr-defined]
+    return module
+
+
+def _describe(request: Request, graph: Any, node_info: Any, saved: Any) -> Report:
+    """Tell a plan: what the planner says, and the peak if it does not say that."""
+    details = graph._memory_budget_report
+    storages = installed().module(f"{_CHECKPOINTING}.saved_storages")
+    peak, filled_by, recomputed = _simulate(graph, node_info, saved)
+    return Report(
+        graph=current_graph(),
+        asked=_asked(request, details),
+        way=_way(details),
+        limit=details.get("Target Peak Bytes"),
+        peak=details.get("Planned Peak Bytes", peak),
+        saved=storages.SavedStorages(node_info).count(saved),
+        recomputed=recomputed,
+        filled_by=details.get("Peak Filled By", filled_by),
+        details=dict(details),
+    )
+
+
+def _asked(request: Request, details: dict[str, Any]) -> str:
+    """The budget, and that of a region of the model that is planned instead."""
+    share = details["Memory Budget"]
+    if request.limit is None and share not in (request.share, 1e-300):
+        return f"{request.asked}, by the model {share:g}"
+    return request.asked
+
+
+def _way(details: dict[str, Any]) -> str:
+    if details.get("Memory Budget") == 1:
+        return "default plan: the budget is 1"
+    return str(details["Branch"])
+
+
+def _simulate(
+    graph: Any, node_info: Any, saved: Any
+) -> tuple[int | None, dict[str, int], int | None]:
+    """Peak, what fills it, the number of recomputed operators; None if not known."""
+    schedules = installed().module(f"{_CHECKPOINTING}.joint_schedule")
+    timelines = installed().module(f"{_CHECKPOINTING}.peak_memory")
+    if len(graph.nodes) > _MOST_NODES:
+        return None, {}, None
+    try:
+        schedule = schedules.JointSchedule(graph, node_info)
+    except schedules.UnsupportedGraphError:
+        return None, {}, None
+    bases = schedule.get_saved(saved)
+    timeline = timelines.Timeline(schedule, [0.0] * len(schedule.nodes), bases)
+    first = schedule.steps[0]
+    again = sum(
+        i < first and schedule.nodes[i].op == "call_function"
+        for i in schedule.get_run(bases)
+    )
+    return timeline.peak, timeline.describe_peak(), again

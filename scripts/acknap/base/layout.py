@@ -34,6 +34,11 @@ class Layout:
         return self.root / "test" / "functorch"
 
     @property
+    def plugin(self) -> Path:
+        """What the package for an unpatched torch has of its own."""
+        return self.root / "plugin"
+
+    @property
     def requirements(self) -> Path:
         return self.root / "requirements"
 

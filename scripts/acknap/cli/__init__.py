@@ -88,8 +88,17 @@ def wheel(
         Path | None,
         Option(help="Where it goes, instead of build/wheels.", metavar="DIR"),
     ] = None,
+    plugin: Annotated[
+        bool,
+        Option("--plugin", help="The package for an unpatched torch, and its sdist."),
+    ] = False,
 ) -> None:
     """Write a wheel of a release with the series in it."""
+    if plugin:
+        from acknap.plugin.build import write_plugin
+
+        print(*write_plugin(*table(), out), sep="\n")
+        return
     from acknap.install.wheel import write_wheel
 
     print(write_wheel(*release(target), source, out))

@@ -17,6 +17,7 @@ FLOORS = (
     {"bench"},
     {"models"},
     {"knapsack", "container", "suite"},
+    {"plugin"},
     {"install", "torches"},
     {"series"},
     {"upstream"},

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from torch._functorch import config as functorch_config
 from torch._inductor import config as inductor_config
 
 from acknap._budget import Budget, Objective
+from acknap._hooks import Pair
 from acknap._partitioner import Partitioner
 from acknap._release import installed
 
@@ -29,7 +30,7 @@ class Door:
         functorch: Options of `torch._functorch.config`.
     """
 
-    planner: Partitioner | object | None
+    planner: Partitioner | Pair | None
     inductor: dict[str, Any] = field(default_factory=dict)
     functorch: dict[str, Any] = field(default_factory=dict)
 
@@ -39,16 +40,9 @@ class Door:
         with (
             functorch_config.patch(self.functorch),
             inductor_config.patch(self.inductor),
-            self._watch(),
+            self.planner.watch() if self.planner else nullcontext(),
         ):
             yield
-
-    def _watch(self) -> AbstractContextManager[None]:
-        if not isinstance(self.planner, Partitioner):
-            return nullcontext()
-        from acknap._watch import watch  # not in a torch that is not known
-
-        return watch(self.planner)
 
 
 def make_door(budget: Budget, objective: Objective) -> Door:
@@ -65,8 +59,6 @@ def make_door(budget: Budget, objective: Objective) -> Door:
             planner = Partitioner(budget, objective=objective)
             return Door(planner, inductor={_PARTITIONER: planner})
         case "hooks":
-            from acknap._hooks import Pair
-
             pair = Pair(budget, objective=objective)
             return Door(pair, functorch=pair.options())
         case "none":

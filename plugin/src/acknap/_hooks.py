@@ -6,6 +6,8 @@ the runtime of each candidate and for the set to save.
 
 import logging
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -34,11 +36,19 @@ class Pair:
     Args:
         budget: As for `Partitioner`. Bytes bound what the forward saves.
         objective: "peak" is not possible here; the share is one of saved bytes.
+        tell: Gets the report of each plan.
     """
 
-    def __init__(self, budget: Budget, *, objective: Objective = "saved") -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        objective: Objective = "saved",
+        tell: Callable[[Report], None] = publish,
+    ) -> None:
         self.request = understand(budget, objective).at_compile()
-        self.plans = self.keys = 0
+        self.plans = 0
+        self._tell = tell
         self.runtimes: dict[Any, float] = {}
 
     def options(self) -> dict[str, Any]:
@@ -52,8 +62,19 @@ class Pair:
 
     def uuid(self) -> tuple[str, ...]:
         """What decides on a plan, for the keys of the compile caches."""
-        self.keys += 1
         return (*installed().stamp(), repr(sorted(self.request.options().items())))
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Warn if no plan was asked for in the block."""
+        before = self.plans
+        yield
+        if self.plans == before:
+            log.warning(
+                "budget %s: PyTorch asked for no plan: its own were small enough, or "
+                "came from a cache, or nothing with a backward was compiled",
+                self.request.asked,
+            )
 
     def choose(
         self, memory: list[float], capacity: float, graph: Any, info: Any, nodes: Any
@@ -73,7 +94,7 @@ class Pair:
             saved = _solve(memory, runtimes, max(capacity, 0.0))
             delivered = _cut(graph, info, nodes, saved)
         self.plans += 1
-        publish(
+        self._tell(
             Report(
                 graph=current_graph(),
                 asked=self.request.asked,

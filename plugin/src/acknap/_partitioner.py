@@ -1,6 +1,7 @@
 """A budget as PyTorch's hook for partitioners takes it."""
 
 import threading
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch._functorch import config as functorch_config
@@ -55,6 +56,12 @@ class Partitioner(CustomPartitionerFn):
             self.plans += 1
             publish(report)
         return forward, backward
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Tell in the block what came out of compiles that made no plan."""
+        from acknap._watch import watch
+
+        return watch(self)
 
     def uuid(self) -> tuple[str, ...]:
         """What decides on a plan, for the keys of the compile caches."""

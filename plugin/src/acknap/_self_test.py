@@ -44,7 +44,7 @@ def _part_by_hooks(gm: fx.GraphModule) -> _Parts:
 
     from acknap._hooks import Pair
 
-    pair = Pair(_SHARE)
+    pair = Pair(_SHARE, tell=lambda _: None)
     with functorch_config.patch(pair.options()):
         parts: _Parts = partitioners.min_cut_rematerialization_partition(
             gm, [], num_fwd_outputs=1

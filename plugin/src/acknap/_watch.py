@@ -3,19 +3,21 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.utils import counters
 
-from acknap._partitioner import Partitioner
 from acknap._report import Report, current_graph, publish
+
+if TYPE_CHECKING:
+    from acknap._partitioner import Partitioner
 
 log = logging.getLogger("acknap")
 
 
 @contextmanager
-def watch(planner: Partitioner) -> Iterator[None]:
+def watch(planner: "Partitioner") -> Iterator[None]:
     """Publish what came out of each compile in the block that made no plan."""
     watcher = _Watcher(planner)
     callback_handler.register_end_callback(watcher)
@@ -27,7 +29,7 @@ def watch(planner: Partitioner) -> Iterator[None]:
 
 
 class _Watcher:
-    def __init__(self, planner: Partitioner) -> None:
+    def __init__(self, planner: "Partitioner") -> None:
         self._planner = planner
         self._seen = self._look()
         self._told = False

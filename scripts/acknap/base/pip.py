@@ -46,6 +46,22 @@ def install_requirements(
     _run(options, requirements.name, log, lock)
 
 
+def install_wheel(python: Path, wheel: Path, log: Path, lock: int) -> None:
+    """Install a wheel, without what it depends on, for another interpreter.
+
+    Args:
+        python: The interpreter.
+        wheel: The wheel; it takes the place of an installed one of the same version.
+        log: Where pip's output goes.
+        lock: File descriptor of a lock that pip holds as long as it runs.
+
+    Raises:
+        HarnessError: with the reason in one line.
+    """
+    options = ("--no-deps", "--no-index", "--force-reinstall", wheel)
+    _run(["--python", python, "install", *options], wheel.name, log, lock)
+
+
 def download(release: str, folder: Path, log: Path, lock: int) -> Path:
     """Download the wheel of torch that our Python would install, into an empty folder.
 

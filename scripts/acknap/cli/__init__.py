@@ -185,6 +185,19 @@ def compare(
     sys.exit(run_compare(*table(), target, against, checkout, out, as_json))
 
 
+@app.command(rich_help_panel="Verify")
+def plugin(
+    target: Annotated[str, Option(help="The release.")] = "v2.13.0",
+    out: Annotated[
+        Path | None, Option(help="Where the record goes, instead of results/.")
+    ] = None,
+) -> None:
+    """Test the package for an unpatched torch on a stock release."""
+    from acknap.suite.plugin import run_plugin
+
+    sys.exit(run_plugin(*table(), target, out))
+
+
 @app.command(rich_help_panel="Reproduce")
 def bench(
     claims: Annotated[

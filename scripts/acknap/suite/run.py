@@ -60,6 +60,7 @@ def run(
     out: Path,
     *,
     leave_out: Collection[str] = (),
+    first: Path | None = None,
     quiet: bool = False,
 ) -> SuiteRun:
     """Run a suite's test files in an environment.
@@ -70,6 +71,7 @@ def run(
         suite: Folder with the test files and whatever lies beside them.
         out: Folder that gets junit.xml and, if quiet, pytest.log.
         leave_out: Test files that are not run.
+        first: A folder whose modules come before all others.
         quiet: Show progress, and keep pytest's own output in the log. Otherwise
             pytest's output is shown as it comes.
 
@@ -90,7 +92,11 @@ def run(
         # A configuration of its own: none of the harness's, none of the user's.
         (work / "suite" / "pytest.ini").write_text("[pytest]\n")
         started, clock = datetime.now(UTC), time.monotonic()
-        status = _pytest(environment, work, files, out if quiet else None)
+        variables = clean_variables(work)
+        if first is not None:
+            variables["PYTHONPATH"] = str(first)
+        log = out / "pytest.log" if quiet else None
+        status = _pytest(environment, work, variables, files, log)
         seconds = round(time.monotonic() - clock, 3)
         results = outcomes.read(work / "junit.xml", status, where)
         shutil.copyfile(work / "junit.xml", out / "junit.xml")
@@ -115,15 +121,18 @@ def run(
 
 
 def _pytest(
-    environment: Environment, work: Path, files: list[str], log_folder: Path | None
+    environment: Environment,
+    work: Path,
+    variables: Mapping[str, str],
+    files: list[str],
+    log: Path | None,
 ) -> int:
     command: list[str | os.PathLike[str]] = [environment.python, "-m", "pytest"]
     command += [*PYTEST_OPTIONS, "--junitxml", work / "junit.xml", *files]
-    variables, folder = clean_variables(work), work / "suite"
-    if log_folder is None:
+    folder = work / "suite"
+    if log is None:
         return subprocess.run(command, cwd=folder, env=variables).returncode
     command += ["-v", "-o", "console_output_style=count"]
-    log = log_folder / "pytest.log"
     with (
         log.open("wb") as output,
         subprocess.Popen(

@@ -13,6 +13,7 @@ from acknap.series.check import run_check
 from acknap.series.patches import load
 from acknap.suite import run
 from acknap.suite.compare import run_compare
+from acknap.suite.plugin import run_own_tests
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
 from acknap.upstream import pristine
@@ -20,11 +21,15 @@ from acknap.upstream.targets import Targets
 
 # The bases of two series; the third is one of them but for a hunk.
 COMPARED, OLDEST = "v2.10.0", "v2.9.1"
+# The package for an unpatched torch is tested on this one: the smallest install.
+PLUGIN = "v2.13.0"
 
 _COMMANDS = (
     ("ruff", "check"),
     ("ruff", "format", "--check"),
     ("mypy",),
+    # A package of the harness's name, in a run of its own.
+    ("mypy", "--config-file", "plugin/pyproject.toml"),
     # File by file side by side, the container's long one among the first.
     (
         *("pytest", "--numprocesses=auto", "--maxprocesses=8"),
@@ -47,6 +52,7 @@ def run_test(layout: Layout) -> int:
     steps["harness check"] = partial(_run_check, layout)
     for target in (OLDEST, COMPARED):
         steps[f"types on {target}"] = partial(_run_types, layout, target)
+    steps[f"the package on stock {PLUGIN}"] = partial(_run_plugin, layout)
     steps[f"harness compare --target {COMPARED}"] = partial(_run_compare, layout)
     steps[f"suite on patched {OLDEST}"] = partial(_run_suite, layout)
     failed = [name for name, step in steps.items() if not _passes(name, step)]
@@ -94,6 +100,10 @@ def _run_compare(layout: Layout) -> bool:
     targets = Targets.load(layout)
     status = run_compare(layout, targets, COMPARED, None, None, folder, as_json=False)
     return status == 0
+
+
+def _run_plugin(layout: Layout) -> bool:
+    return run_own_tests(layout, Targets.load(layout), PLUGIN)
 
 
 def _run_suite(layout: Layout) -> bool:

@@ -41,7 +41,7 @@ class Environment:
     """
 
     target: Target
-    kind: Literal["stock", "patched"]
+    kind: Literal["stock", "patched", "plugin"]
     venv: Venv
     files: Blobs
 
@@ -67,7 +67,7 @@ def stock(layout: Layout, target: Target) -> Environment:
             f"{version}: put such a Python first on PATH and remove build/harness-venv"
         )
     environment = _environment(layout, target, "stock", target.before)
-    with _locked(layout, target) as lock:
+    with hold(layout, target) as lock:
         _make_stock(layout, environment, lock)
     return environment
 
@@ -84,7 +84,7 @@ def patched(layout: Layout, target: Target) -> Environment:
     _require_sources(layout, target, series)
     files = state.expected(target, series.added, "patched")
     environment = _environment(layout, target, "patched", files)
-    with _locked(layout, target):
+    with hold(layout, target):
         _make_patched(original, environment, series)
     return environment
 
@@ -140,19 +140,24 @@ def _make_patched(
     contents = tree.patched_files(original.target, _released(original), series)
     made.incomplete()
     if stamp.get("stock") != wanted["stock"]:
-        made.create()
-        with working(f"Linking {made.folder.name}"):
-            # Compiled files come along: Python takes one only if it fits its source's
-            # time and size, and replaces it by rename.
-            shutil.copytree(
-                original.site_packages,
-                made.site_packages,
-                symlinks=True,
-                copy_function=link,
-                dirs_exist_ok=True,
-            )
+        link_packages(original.venv, made)
     _replace(original, environment, contents, {*stamp.get("files", ())} - {*contents})
     made.complete({**wanted, "files": sorted(contents)})
+
+
+def link_packages(original: Venv, made: Venv) -> None:
+    """Make an environment anew, with the packages of another one as hard links."""
+    made.create()
+    with working(f"Linking {made.folder.name}"):
+        # Compiled files come along: Python takes one only if it fits its source's
+        # time and size, and replaces it by rename.
+        shutil.copytree(
+            original.site_packages,
+            made.site_packages,
+            symlinks=True,
+            copy_function=link,
+            dirs_exist_ok=True,
+        )
 
 
 def _replace(
@@ -188,7 +193,7 @@ def _require_sources(layout: Layout, target: Target, series: Series) -> None:
             )
 
 
-def _locked(layout: Layout, target: Target) -> AbstractContextManager[int]:
+def hold(layout: Layout, target: Target) -> AbstractContextManager[int]:
     """Let one process at a time work on the environments of a target."""
     return locked(
         layout.build / "env" / f"{target.release}.lock",

@@ -1,0 +1,69 @@
+"""A torch that is not known: the documented hooks, one warning, and right results."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import json, logging, sys
+import torch
+
+torch.__version__ = "2.99.0"
+
+import acknap
+from programs import blocks, train
+
+lines = []
+handler = logging.Handler()
+handler.emit = lambda record: lines.append([record.levelname, record.getMessage()])
+logging.getLogger("acknap").addHandler(handler)
+logging.getLogger("acknap").setLevel(logging.INFO)
+model, x = blocks(4)
+expected = train(model, model, x)
+budget = sys.argv[1]
+with acknap.budget(float(budget) if budget[0] == "0" else budget):
+    found = train(model, torch.compile(model, backend=sys.argv[2]), x)
+torch.testing.assert_close(found, expected)
+report = acknap.last_report()
+try:
+    acknap.Partitioner(0.3)
+    refused = ""
+except RuntimeError as error:
+    refused = str(error)
+print(json.dumps([lines, report.way, report.saved, refused]))
+"""
+
+
+def run(budget, backend="aot_eager_decomp_partition"):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(budget), backend],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager_decomp_partition", "inductor"])
+def test_hooks_and_one_warning(backend):
+    lines, way, _, refused = run(0.2, backend)
+    (warning,) = [text for level, text in lines if level == "WARNING"]
+    assert "PyTorch 2.99.0 is not one of 2.11.0" in warning
+    assert "not the peak" in warning
+    assert way == "exact set by the documented hooks"
+    assert "2.99.0" in refused
+
+
+def test_shares_and_bytes_are_kept():
+    whole = run("1GB")[2]
+    for share in (0.1, 0.4):
+        _, way, saved, _ = run(share)
+        assert way == "exact set by the documented hooks"
+        assert saved <= share * whole * 1.01
+    _, way, saved, _ = run("20KB")
+    assert way == "exact set by the documented hooks"
+    assert 0 < saved <= 20_000

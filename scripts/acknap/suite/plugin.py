@@ -1,0 +1,160 @@
+"""The package for an unpatched torch against stock and patched torch."""
+
+import json
+import subprocess
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from acknap.base.errors import HarnessError, last_line
+from acknap.base.files import scratch, write_atomic
+from acknap.base.layout import INSIDE, Layout
+from acknap.base.progress import say, working
+from acknap.plugin.environment import with_plugin
+from acknap.suite import run
+from acknap.suite.run import SuiteRun
+from acknap.torches import environments
+from acknap.torches.environments import Environment
+from acknap.torches.inspect import inspect, label
+from acknap.torches.worker import clean_variables
+from acknap.upstream.targets import Targets
+
+WORKER = INSIDE / "models" / "saved_sets.py"
+MODELS = ("convnet", "decoder", "encoder", "moe")
+
+
+def run_plugin(layout: Layout, targets: Targets, name: str, out: Path | None) -> int:
+    """Test the package on a release in all ways, and write what came out.
+
+    Its own tests run in the stock release, and so does the suite of the series, with
+    the package's modules in the place of torch's. Its plans have to be those of the
+    patched release.
+
+    Args:
+        layout: The repository.
+        targets: The table of releases.
+        name: The release.
+        out: The folder of the record, instead of results/plugin-RELEASE.
+
+    Returns:
+        0 if all is as it should be, else 1.
+
+    Raises:
+        HarnessError: An environment cannot be made, or a run proves nothing.
+    """
+    target = targets.get(name)
+    folder = (out or layout.results / f"plugin-{target.name}").absolute()
+    environment = with_plugin(layout, targets, target)
+    patched = environments.patched(layout, target)
+    work = layout.build / "plugin" / target.name
+    own = _own_tests(layout, environment, work / "own", quiet=True)
+    suite = _suite(layout, environment, work / "suite")
+    cannot = _cannot(layout, suite)
+    failed = {test for test, outcome in suite.outcomes.items() if outcome.bad}
+    plans = compare_plans(environment, patched, MODELS)
+    record = {
+        "release": target.release,
+        "own tests": _count(own),
+        "suite on the package": _count(suite),
+        "cannot": cannot,
+        "failed": sorted(failed - cannot.keys()),
+        "plans are those of patched torch": plans,
+    }
+    write_atomic(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
+    say(f"Record: {layout.relative(folder)}")
+    passed = own.passed and failed <= cannot.keys() and all(plans.values())
+    return 0 if passed else 1
+
+
+def run_own_tests(layout: Layout, targets: Targets, name: str) -> bool:
+    """Whether the package's own tests pass, and its plans equal patched torch's.
+
+    Raises:
+        HarnessError: An environment cannot be made, or a run proves nothing.
+    """
+    target = targets.get(name)
+    environment = with_plugin(layout, targets, target)
+    patched = environments.patched(layout, target)
+    work = layout.build / "plugin" / target.name / "own"
+    own = _own_tests(layout, environment, work, quiet=False)
+    equal = compare_plans(environment, patched, MODELS[:1])
+    for model, is_equal in equal.items():
+        said = "those" if is_equal else "NOT those"
+        print(f"plans of {model} are {said} of patched {target.name}")
+    return own.passed and all(equal.values())
+
+
+def compare_plans(
+    environment: Environment, patched: Environment, models: tuple[str, ...]
+) -> dict[str, bool]:
+    """For each model whether package and patched torch save the same, at all budgets.
+
+    Raises:
+        HarnessError: A process fails.
+    """
+    with scratch() as folder:
+        ours = _saved_sets(environment, models, folder)
+        theirs = _saved_sets(patched, models, folder)
+    return {model: ours[model] == theirs[model] != [] for model in models}
+
+
+def _cannot(layout: Layout, suite: SuiteRun) -> dict[str, str]:
+    """The failed tests that the package is known not to pass, with the reason.
+
+    Raises:
+        HarnessError: A reason stands for no failed test.
+    """
+    path = layout.plugin / "tests" / "as_torch" / "cannot.toml"
+    found: dict[str, str] = {}
+    for reason, patterns in tomllib.loads(path.read_text())["cannot"].items():
+        for pattern in patterns:
+            tests = [
+                test
+                for test, outcome in suite.outcomes.items()
+                if outcome.bad and fnmatchcase(test, pattern)
+            ]
+            if not tests:
+                shown = layout.relative(path)
+                raise HarnessError(f"{shown}: {pattern} is no test that fails")
+            found.update(dict.fromkeys(tests, reason))
+    return found
+
+
+def _own_tests(
+    layout: Layout, environment: Environment, work: Path, *, quiet: bool
+) -> SuiteRun:
+    tests = layout.plugin / "tests"
+    return run.run(environment, inspect(environment), tests, work, quiet=quiet)
+
+
+def _suite(layout: Layout, environment: Environment, work: Path) -> SuiteRun:
+    first = layout.plugin / "tests" / "as_torch"
+    found = inspect(environment)
+    return run.run(environment, found, layout.suite, work, first=first, quiet=True)
+
+
+def _count(done: SuiteRun) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for outcome in done.outcomes.values():
+        counts[outcome.status] = counts.get(outcome.status, 0) + 1
+    return counts
+
+
+def _saved_sets(
+    environment: Environment, models: tuple[str, ...], folder: Path
+) -> dict[str, list[list[str]]]:
+    output = folder / f"{environment.kind}.json"
+    command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
+    command += [INSIDE.parents[1], output, *models]
+    with working(f"Plans of {', '.join(models)} by {label(environment)}"):
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=clean_variables(folder),
+        )
+    if done.returncode:
+        raise HarnessError(f"{label(environment)}: {last_line(done.stderr)}")
+    sets: dict[str, list[list[str]]] = json.loads(output.read_text())
+    return sets

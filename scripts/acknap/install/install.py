@@ -17,13 +17,14 @@ from acknap.install.journal import Journal
 from acknap.series import tree
 from acknap.series.patches import Series, load
 from acknap.upstream import pristine, state
-from acknap.upstream.targets import Target, Targets
+from acknap.upstream.targets import PACKAGED, Target, Targets
 
 State = Literal["pristine", "patched", "partly", "unknown"]
 
 _STATUS: Mapping[State, int] = {"patched": 0, "pristine": 1, "partly": 2, "unknown": 2}
 _SCRATCH = 50_000_000
 _RESTART = "; restart what has imported torch"
+_PACKAGE = ". The package of plugin/ makes the same plans in torch as released"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
             journal.take_back(torch)
             _verified(layout, targets, torch, "pristine")
         journal.put(torch, target, series.revision, contents)
-        return _verified(layout, targets, torch, "patched") + _RESTART
+        line = _verified(layout, targets, torch, "patched") + _RESTART
+        return line + (_PACKAGE if target.series == PACKAGED else "")
 
 
 def uninstall(layout: Layout, targets: Targets, python: str | None) -> str:

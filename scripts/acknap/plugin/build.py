@@ -16,10 +16,8 @@ from acknap.plugin.private import Release, lay_out, read_release
 from acknap.series import tree
 from acknap.series.patches import Series, load
 from acknap.upstream import pristine
-from acknap.upstream.targets import Target, Targets
+from acknap.upstream.targets import PACKAGED, Target, Targets
 
-# The releases whose hooks carry the series.
-SERIES = "v2.11"
 _PRIVATE = Path("src", "acknap", "_torch")
 
 
@@ -59,8 +57,8 @@ def stage(layout: Layout, targets: Targets, folder: Path) -> None:
     Raises:
         HarnessError: The files of a release cannot be had.
     """
-    series = load(layout, SERIES)
-    chosen = targets.of_series(SERIES)
+    series = load(layout, PACKAGED)
+    chosen = targets.of_series(PACKAGED)
     with working(f"Taking the planner of {', '.join(one.name for one in chosen)}"):
         releases = for_each(lambda one: _read(layout, one, series), chosen)
     shutil.copytree(

@@ -12,6 +12,8 @@ from acknap.base.errors import HarnessError
 from acknap.base.files import write_atomic
 from acknap.base.layout import Layout
 
+# The series that the package for an unpatched torch has: its releases have the hooks.
+PACKAGED = "v2.11"
 _NAME = "targets.toml"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

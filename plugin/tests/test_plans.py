@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -80,6 +81,13 @@ def test_one_line_says_it(caplog):
     assert line == str(report)
     assert "asked 0.3; knapsack; planned peak" in line
     assert line.endswith("cache miss")
+
+
+def test_a_copy_plans_the_same():
+    partitioner = acknap.Partitioner("40KB")
+    for other in (copy.deepcopy(partitioner), pickle.loads(pickle.dumps(partitioner))):
+        assert other.request == partitioner.request
+        assert other.uuid() == partitioner.uuid()
 
 
 def test_default_plan_is_said():

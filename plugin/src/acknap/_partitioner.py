@@ -32,8 +32,10 @@ class Partitioner(CustomPartitionerFn):
     def __init__(self, budget: Budget, *, objective: Objective = "saved") -> None:
         if installed().reason:
             raise RuntimeError(installed().reason)
-        self._request = understand(budget, objective)
-        self._is_resolved = False
+        self._start(understand(budget, objective), is_resolved=False)
+
+    def _start(self, request: Request, *, is_resolved: bool) -> None:
+        self._request, self._is_resolved = request, is_resolved
         self._lock = threading.Lock()
         # How often a plan was made, and how often a cache's key was.
         self.plans = self.keys = 0
@@ -69,9 +71,12 @@ class Partitioner(CustomPartitionerFn):
         options = sorted(self.request.options().items())
         return (*installed().stamp(), repr(options), _estimator())
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Some releases pickle all of Inductor's options into their keys.
-        return tuple, (self.uuid(),)
+    # Some releases pickle all of Inductor's options into their keys, others copy them.
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_request": self.request}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._start(state["_request"], is_resolved=True)
 
 
 def _estimator() -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch._dynamo.backends import debugging
 from torch._functorch import config, partitioners
 
 # A share of what is saved, one of the peak, and bytes of it.
@@ -26,6 +27,7 @@ BUDGETS: tuple[tuple[Any, str], ...] = (
 
 Part = Callable[..., tuple[Any, Any]]
 TORCHS: Part = partitioners.min_cut_rematerialization_partition
+CHOOSE: Any = partitioners.choose_saved_values_set
 
 
 def patched(budget: Any, objective: str) -> Part:
@@ -39,7 +41,9 @@ def patched(budget: Any, objective: str) -> Part:
             "activation_memory_budget_objective": objective if share else "peak",
             "activation_memory_budget_bytes": None if share else budget,
         }
-        with config.patch(options):
+        # Tracing has another one in its place.
+        choose = mock.patch.object(partitioners, "choose_saved_values_set", CHOOSE)
+        with config.patch(options), choose:
             return TORCHS(*arguments, **keywords)
 
     return part
@@ -66,9 +70,8 @@ def saved_sets(model: str, make: Callable[[Any, str], Part]) -> list[list[str]]:
             found.append([str(one) for one in output[keywords["num_fwd_outputs"] :]])
         return TORCHS(gm, joint_inputs, **keywords)
 
-    with mock.patch.object(
-        partitioners, "min_cut_rematerialization_partition", part_all
-    ):
+    # The backend that traces has a name of its own for it.
+    with mock.patch.object(debugging, TORCHS.__name__, part_all):
         trace(model)
     return found
 

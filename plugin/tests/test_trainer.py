@@ -11,8 +11,6 @@ import acknap
 transformers = pytest.importorskip("transformers")
 
 STEPS = 20
-# What autograd and kernels hold besides: counts, seeds, scalars.
-SLACK = 1.02
 
 
 class Tokens(torch.utils.data.Dataset):
@@ -82,11 +80,11 @@ def test_losses_and_peak(tmp_path):
         _, most = train(tmp_path / "default", torch_compile=True)
     default = acknap.last_report().peak
     torch.compiler.reset()
-    limit = int(0.6 * default)
+    limit = int(0.65 * default)
     with acknap.budget(limit):
         found, peak = train(tmp_path / "bound", torch_compile_backend="inductor")
     report = acknap.last_report()
     print(f"limit {limit}, planned {report.peak}, allocated {peak}, without {most}")
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert report.kept
-    assert peak <= SLACK * limit
+    assert peak <= limit < most

@@ -16,6 +16,10 @@ DEVICE_MARGIN = 0.1
 # Free bytes are rounded down to these, so that another run may find its cached plan.
 DEVICE_STEP = 64 * 2**20
 
+# Of a limit in bytes, left for Inductor: what it fuses holds some values longer than is
+# planned. In three plans of a Llama it allocated 5 % less to 9 % more.
+INDUCTOR_MARGIN = 0.1
+
 _UNITS = {"B": 1}
 for _power, _letter in enumerate("KMGT", 1):
     _UNITS |= {f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
@@ -45,6 +49,13 @@ class Request:
             return self
         limit = _free_bytes()
         return replace(self, limit=limit, asked=f"{DEVICE}, {limit} bytes")
+
+    def for_inductor(self) -> "Request":
+        """The same, with `INDUCTOR_MARGIN` of the bytes left free."""
+        if self.limit is None:
+            return self
+        limit = int(self.limit * (1 - INDUCTOR_MARGIN))
+        return replace(self, limit=limit, asked=f"{self.asked}, a tenth for Inductor")
 
     def options(self) -> dict[str, Any]:
         """The planner's options for it."""

@@ -51,8 +51,11 @@ class Partitioner(CustomPartitionerFn):
 
     def __call__(self, gm: Any, joint_inputs: Any, **keywords: Any) -> tuple[Any, Any]:
         """Part a joint graph; the keywords are those of PyTorch's own partitioner."""
+        request = self.request
+        if keywords.get("compiler") == "inductor":
+            request = request.for_inductor()
         forward, backward, reports = _planner.partition(
-            self.request, gm, joint_inputs, **keywords
+            request, gm, joint_inputs, **keywords
         )
         for report in reports:
             self.plans += 1
@@ -68,7 +71,7 @@ class Partitioner(CustomPartitionerFn):
     def uuid(self) -> tuple[str, ...]:
         """What decides on a plan, for the keys of the compile caches."""
         self.keys += 1
-        options = sorted(self.request.options().items())
+        options = sorted(self.request.for_inductor().options().items())
         return (*installed().stamp(), repr(options), _estimator())
 
     # Some releases pickle all of Inductor's options into their keys, others copy them.

@@ -18,7 +18,7 @@ class Report:
         asked: The budget, as it was written.
         way: How the plan was made: "peak", "knapsack", or why neither was needed. Of a
             compile that was loaded from the cache, that it was.
-        limit: The most bytes of the peak that were allowed; None if none were named.
+        limit: The most bytes of the peak that a plan may have; None if none were named.
         peak: The most bytes that are live at any step of the planned forward or
             backward: activations, gradients, tangents, inputs. None if it is not known.
         saved: The bytes that the forward saves for the backward; None if not known.

@@ -62,13 +62,15 @@ def test_test_runs_every_step(
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(selftest, "COMPARED", "v9")
     monkeypatch.setattr(selftest, "OLDEST", "v8")
+    monkeypatch.setattr(selftest, "PLUGIN", "v7")
     result = repository.run("test")
     assert result.status == 1
     steps = [line for line in result.out.splitlines() if line.startswith("$ ")]
-    assert len(steps) == 9
+    assert len(steps) == 11
     assert steps[-2:] == ["$ harness compare --target v9", "$ suite on patched v8"]
     assert "error: unknown target 'v9'" in result.err
     assert result.err.splitlines()[-1] == (
-        "Failed: mypy, harness check, types on v8, types on v9, "
+        "Failed: mypy, mypy --config-file plugin/pyproject.toml, harness check, "
+        "types on v8, types on v9, the package on stock v7, "
         "harness compare --target v9, suite on patched v8"
     )

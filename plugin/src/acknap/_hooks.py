@@ -100,6 +100,7 @@ class Pair:
                 asked=self.request.asked,
                 way=_way(delivered, wanted),
                 saved=None if delivered is None else int(delivered),
+                details={"Allowed Bytes": int(wanted)},
             )
         )
         return saved

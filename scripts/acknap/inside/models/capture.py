@@ -25,7 +25,7 @@ import torch
 
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import Graph, Solver, solvers
-from acknap.inside.peaks.peaks import Emitted
+from acknap.inside.peaks.emitted import Emitted
 from acknap.inside.serve import FOLDER, answers_apart, serve, version
 
 # A user's module hides all that is not loaded yet, as in a script of theirs.

@@ -294,6 +294,40 @@ def limits(models: Models = None, target: Patched = "v2.10.0", out: Out = None) 
 
 
 @app.command(rich_help_panel="Reproduce")
+def public(
+    models: Annotated[
+        list[str] | None,
+        Argument(help="Such as llama32; all if none.", metavar="[MODEL]..."),
+    ] = None,
+    target: Both = "v2.10.0",
+    out: Annotated[
+        Path | None, Option(help="Where it goes, instead of results/.")
+    ] = None,
+) -> None:
+    """Compare simulated peaks with those that others measured on a GPU."""
+    from acknap.peaks.public import run_public
+
+    sys.exit(run_public(*table(), target, models or [], out))
+
+
+@app.command(rich_help_panel="Reproduce")
+def optimum(
+    models: Annotated[
+        list[str] | None,
+        Argument(help="Such as 'gpt 1 layer'; all if none.", metavar="[MODEL]..."),
+    ] = None,
+    target: Patched = "v2.10.0",
+    out: Annotated[
+        Path | None, Option(help="Where it goes, instead of results/.")
+    ] = None,
+) -> None:
+    """Compare plans by the peak of small graphs with the optimum."""
+    from acknap.peaks.optimum import run_optimum
+
+    sys.exit(run_optimum(*table(), target, models or [], out))
+
+
+@app.command(rich_help_panel="Reproduce")
 def fuzz(
     programs: Annotated[int, Option(min=1, help="How many.")] = 100,
     first: Annotated[int, Option(min=0, help="The seed of the first one.")] = 0,

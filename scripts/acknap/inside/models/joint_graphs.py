@@ -24,6 +24,9 @@ from acknap.inside.models.named import ModelError, build
 _operators: Any = partitioners.get_default_op_list
 _ATTENTION: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
+# Takes a graph of dynamo's and its inputs, and returns what to call in its place.
+Backend = Callable[[Any, Any], Any]
+
 
 class Joint(NamedTuple):
     """A joint graph of forward and backward, as the partitioner gets it."""
@@ -33,12 +36,17 @@ class Joint(NamedTuple):
 
 
 def trace(
-    model: str, *, change: Callable[[torch.nn.Module], None] | None = None
+    model: str,
+    *,
+    backend: Backend | None = None,
+    change: Callable[[torch.nn.Module], None] | None = None,
 ) -> list[Joint]:
     """Build a model and return its joint graphs.
 
     Args:
         model: As `named.build` takes it.
+        backend: Makes the joint graphs of a graph of dynamo's, for inputs; torch's
+            "aot_eager_decomp_partition" if None.
         change: Changes the model, a module, before it is traced.
 
     Raises:
@@ -56,7 +64,8 @@ def trace(
         if change:
             change(built.model)
         faked = _faked(built, mode)
-        joints = _compile(model, faked, mode)
+        backend = backend or lookup_backend("aot_eager_decomp_partition")
+        joints = _compile(model, faked, mode, backend)
     finally:
         torch.set_default_dtype(usual)
         torch._dynamo.reset()
@@ -97,7 +106,9 @@ def _faked(built: Built, mode: FakeTensorMode) -> Built:
     return Built(built.model, arguments, keywords)
 
 
-def _compile(model: str, built: Built, mode: FakeTensorMode) -> list[Joint]:
+def _compile(
+    model: str, built: Built, mode: FakeTensorMode, backend: Backend
+) -> list[Joint]:
     found: list[Joint] = []
     choose: Any = partitioners.choose_saved_values_set
 
@@ -109,7 +120,7 @@ def _compile(model: str, built: Built, mode: FakeTensorMode) -> list[Joint]:
         # Dynamo made a fake mode for the graph, and 2.10 refuses inputs of another.
         context: Any = torch._guards.TracingContext.get()
         with mock.patch.object(context, "fake_mode", mode):
-            return lookup_backend("aot_eager_decomp_partition")(graph, inputs)
+            return backend(graph, inputs)
 
     torch._dynamo.reset()
     run = torch.compile(built.model, backend=part, dynamic=False)

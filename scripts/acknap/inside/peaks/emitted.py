@@ -39,8 +39,8 @@ class Emitted:
         self._forward = set(info.required_fw_nodes)
         self.total = sum(self._cost(node) for node in self._forward)
 
-    def measure(self, saved: list[Any]) -> Row:
-        """Return the most bytes that live, and the runtime that is spent again."""
+    def emit(self, saved: list[Any]) -> list[Any]:
+        """Return the modules of the forward and the backward, as they would be run."""
         joint, sizes = self._joint, [n for n in saved if partitioners.is_sym_node(n)]
         forward, backward = partitioners._extract_fwd_bwd_modules(
             joint.graph.owning_module,
@@ -50,7 +50,11 @@ class Emitted:
             static_lifetime_input_nodes=joint.node_info.static_lifetime_input_nodes,
         )
         backward = partitioners.reordering_to_mimic_autograd_engine(backward)
-        graphs = [partitioners.raise_getitems(m).graph for m in (forward, backward)]
+        return [partitioners.raise_getitems(m) for m in (forward, backward)]
+
+    def measure(self, saved: list[Any]) -> Row:
+        """Return the most bytes that live, and the runtime that is spent again."""
+        graphs = [module.graph for module in self.emit(saved)]
         # The caller holds all inputs while the forward runs.
         held = sum(self._entering.values())
         forward_peak = held + _peak(graphs[0], {*self._free, *self._entering})

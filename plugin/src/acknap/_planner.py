@@ -71,16 +71,22 @@ def _describe(request: Request, graph: Any, node_info: Any, saved: Any) -> Repor
     """Tell a plan: what the planner says, and the peak if it does not say that."""
     details = graph._memory_budget_report
     storages = installed().module(f"{_CHECKPOINTING}.saved_storages")
-    peak, filled_by, recomputed = _simulate(graph, node_info, saved)
+    peak, filled_by = details.get("Planned Peak Bytes"), details.get("Peak Filled By")
+    recomputed = None
+    if (schedule := _schedule(graph, node_info)) is not None:
+        bases = schedule.get_saved(saved)
+        recomputed = _count_recomputed(schedule, bases)
+        if peak is None:
+            peak, filled_by = _simulate(schedule, bases)
     return Report(
         graph=current_graph(),
         asked=_asked(request, details),
         way=_way(details),
         limit=details.get("Target Peak Bytes"),
-        peak=details.get("Planned Peak Bytes", peak),
+        peak=peak,
         saved=storages.SavedStorages(node_info).count(saved),
         recomputed=recomputed,
-        filled_by=details.get("Peak Filled By", filled_by),
+        filled_by=filled_by or {},
         details=dict(details),
     )
 
@@ -99,23 +105,28 @@ def _way(details: dict[str, Any]) -> str:
     return str(details["Branch"])
 
 
-def _simulate(
-    graph: Any, node_info: Any, saved: Any
-) -> tuple[int | None, dict[str, int], int | None]:
-    """Peak, what fills it, the number of recomputed operators; None if not known."""
+def _schedule(graph: Any, node_info: Any) -> Any:
+    """The planner's schedule of a graph; None if it is too large, or has none."""
     schedules = installed().module(f"{_CHECKPOINTING}.joint_schedule")
-    timelines = installed().module(f"{_CHECKPOINTING}.peak_memory")
     if len(graph.nodes) > _MOST_NODES:
-        return None, {}, None
+        return None
     try:
-        schedule = schedules.JointSchedule(graph, node_info)
+        return schedules.JointSchedule(graph, node_info)
     except schedules.UnsupportedGraphError:
-        return None, {}, None
-    bases = schedule.get_saved(saved)
-    timeline = timelines.Timeline(schedule, [0.0] * len(schedule.nodes), bases)
+        return None
+
+
+def _count_recomputed(schedule: Any, bases: set[int]) -> int:
+    """How many operators of the forward the backward runs if some bases are saved."""
     first = schedule.steps[0]
-    again = sum(
+    return sum(
         i < first and schedule.nodes[i].op == "call_function"
         for i in schedule.get_run(bases)
     )
-    return timeline.peak, timeline.describe_peak(), again
+
+
+def _simulate(schedule: Any, bases: set[int]) -> tuple[int, dict[str, int]]:
+    """The peak, and what fills it, if some bases are saved."""
+    timelines = installed().module(f"{_CHECKPOINTING}.peak_memory")
+    timeline = timelines.Timeline(schedule, [0.0] * len(schedule.nodes), bases)
+    return timeline.peak, timeline.describe_peak()

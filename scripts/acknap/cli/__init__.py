@@ -95,6 +95,8 @@ def wheel(
 ) -> None:
     """Write a wheel of a release with the series in it."""
     if plugin:
+        if source is not None:
+            raise HarnessError("--plugin takes no wheel of PyTorch: leave out --from")
         from acknap.plugin.build import write_plugin
 
         print(*write_plugin(*table(), out), sep="\n")
@@ -264,67 +266,51 @@ def test() -> None:
 @app.command(rich_help_panel="Reproduce")
 def blocks(models: Models = None, target: Both = "v2.13.0", out: Out = None) -> None:
     """Measure live bytes if each block of a model is compiled."""
-    from acknap.models.blocks import run_blocks
+    from acknap.models.blocks import STUDY
 
-    sys.exit(run_blocks(*table(), target, models or [], out))
+    sys.exit(STUDY.run(*table(), target, models or [], out))
 
 
 @app.command(rich_help_panel="Reproduce")
 def peaks(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
     """Compare the peak of a step: released, with exact, and bounded."""
-    from acknap.peaks.peaks import run_peaks
+    from acknap.peaks.peaks import STUDY
 
-    sys.exit(run_peaks(*table(), target, models or [], out))
+    sys.exit(STUDY.run(*table(), target, models or [], out))
 
 
 @app.command("by-hand", rich_help_panel="Reproduce")
 def by_hand(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
     """Compare plans by the peak with checkpointing that people write by hand."""
-    from acknap.peaks.by_hand import run_by_hand
+    from acknap.peaks.by_hand import STUDY
 
-    sys.exit(run_by_hand(*table(), target, models or [], out))
+    sys.exit(STUDY.run(*table(), target, models or [], out))
 
 
 @app.command(rich_help_panel="Reproduce")
 def limits(models: Models = None, target: Patched = "v2.10.0", out: Out = None) -> None:
     """Train within limits in bytes, and measure what is allocated."""
-    from acknap.peaks.limits import run_limits
+    from acknap.peaks.limits import STUDY
 
-    sys.exit(run_limits(*table(), target, models or [], out))
+    sys.exit(STUDY.run(*table(), target, models or [], out))
 
 
 @app.command(rich_help_panel="Reproduce")
-def public(
-    models: Annotated[
-        list[str] | None,
-        Argument(help="Such as llama32; all if none.", metavar="[MODEL]..."),
-    ] = None,
-    target: Both = "v2.10.0",
-    out: Annotated[
-        Path | None, Option(help="Where it goes, instead of results/.")
-    ] = None,
-) -> None:
+def public(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
     """Compare simulated peaks with those that others measured on a GPU."""
-    from acknap.peaks.public import run_public
+    from acknap.peaks.public import STUDY
 
-    sys.exit(run_public(*table(), target, models or [], out))
+    sys.exit(STUDY.run(*table(), target, models or [], out))
 
 
 @app.command(rich_help_panel="Reproduce")
 def optimum(
-    models: Annotated[
-        list[str] | None,
-        Argument(help="Such as 'gpt 1 layer'; all if none.", metavar="[MODEL]..."),
-    ] = None,
-    target: Patched = "v2.10.0",
-    out: Annotated[
-        Path | None, Option(help="Where it goes, instead of results/.")
-    ] = None,
+    models: Models = None, target: Patched = "v2.10.0", out: Out = None
 ) -> None:
     """Compare plans by the peak of small graphs with the optimum."""
-    from acknap.peaks.optimum import run_optimum
+    from acknap.peaks.optimum import STUDY
 
-    sys.exit(run_optimum(*table(), target, models or [], out))
+    sys.exit(STUDY.run(*table(), target, models or [], out))
 
 
 @app.command(rich_help_panel="Reproduce")

@@ -20,7 +20,7 @@ Patched = Annotated[str, Option(help="The release to patch.")]
 Both = Annotated[str, Option(help="The release, as published and patched.")]
 Models = Annotated[
     list[str] | None,
-    Argument(help="Such as llama; all if none.", metavar="[MODEL]..."),
+    Argument(help="Their names; all if none.", metavar="[MODEL]..."),
 ]
 Out = Annotated[Path | None, Option(help="Where it goes, instead of results/.")]
 Json = Annotated[bool, Option("--json", help="Print JSON on stdout.")]

@@ -135,7 +135,8 @@ def _partitions(
     with working(f"Parting it: budgets: {len(budgets)}, ways to plan: {len(ways)}"):
         for budget, (side, solver) in runs:
             row = tracers[side].measure(graph, solver, budget)
-            rows.append(row.model_copy(update={"contender": f"{side}.{solver}"}))
+            more = {"contender": f"{side}.{solver}"} | tracers[side].peak(graph)
+            rows.append(row.model_copy(update=more))
     return rows
 
 

@@ -18,7 +18,7 @@ class Parted(BaseModel, frozen=True):
         live: None in records made before it was counted.
         least: The least that can be kept alive, because of what must be saved.
         recomputed: Runtime of what the backward computes again.
-        peak: Most bytes that live at once; None in records made before it was counted.
+        peak: Most bytes that live at once; None if it was not asked for.
         again: Floating point operations of the forward that are done again, as a share.
         solves: How often a solver was called.
         cuts: Min-cuts that carried plans out.

@@ -65,6 +65,10 @@ class Tracer(Worker):
         file = str(self._exact) if solver == "exact" and self._exact else None
         return Parted.model_validate(self._ask(request | {"file": file}))
 
+    def peak(self, graph: int) -> dict[str, Any]:
+        """Return `peak` and `again`, as in `Parted`, of the partition measured last."""
+        return self._ask({"op": "peak", "graph": graph})
+
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return self.ask(request, _LIMIT)

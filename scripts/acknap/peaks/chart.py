@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from acknap.knapsack.chart_style import SETTINGS, STYLES, new_axes, svg
+from acknap.peaks.numbers import percent
 
 _LABELS = {
     "dp": "released dp, a budget of saved bytes",
@@ -35,8 +36,7 @@ def draw(model: str, plans: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
             budgets = [row["budget"] for row in rows]
             style = {"label": _LABELS[way], **_STYLES[way]}
             top.plot(budgets, [row["peak"] for row in rows], **style)
-            again = [_point(row)[1] for row in rows]
-            bottom.plot(budgets, again, **style)
+            bottom.plot(budgets, [*map(percent, rows)], **style)
         top.set_title(f"{model}: a peak that only rises with the budget", pad=12)
         top.set(ylabel="peak of a step", ylim=(0, None))
         top.yaxis.set_major_formatter(EngFormatter("B"))
@@ -74,4 +74,4 @@ def draw_frontier(model: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _point(row: Mapping[str, Any]) -> tuple[float, float]:
-    return row["peak"], 100 * row["again"] / max(row["total"], 1)
+    return row["peak"], percent(row)

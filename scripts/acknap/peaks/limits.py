@@ -4,11 +4,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from acknap.base.files import write_atomic
-from acknap.base.layout import INSIDE, Layout
+from acknap.base.layout import INSIDE
 from acknap.base.text import of_numbers
-from acknap.models.both import Row, read, record
-from acknap.upstream.targets import Targets
+from acknap.models.study import Row, Study, read, versions, write_page
+from acknap.peaks.numbers import megabytes, percent
 
 WORKER = INSIDE / "limits" / "limits.py"
 _PAGE = Path(__file__).with_name("limits.md").read_text(encoding="utf-8")
@@ -20,33 +19,12 @@ _ERROR = 1e-5
 _SHOWN = "llama"  # in the short table
 
 
-def run_limits(
-    layout: Layout, targets: Targets, target: str, models: list[str], out: Path | None
-) -> int:
-    """Train models within limits in patched torch, and write a record and a report.
-
-    Args:
-        layout: The repository.
-        targets: The release table.
-        target: The release that is patched.
-        models: Names of `inside.limits.trained.MODELS`; all if none.
-        out: The folder, instead of results/limits-RELEASE.
+def write_report(folder: Path, command: str) -> int:
+    """Write the report of the record in a folder.
 
     Returns:
         1 if a step holds more than its limit, or has wrong gradients, else 0.
-
-    Raises:
-        HarnessError: The environment cannot be made, or the run failed.
     """
-    release = targets.get(target)
-    folder = (out or layout.results / f"limits-{release.name}").absolute()
-    said = "about half an hour"
-    record(layout, release, WORKER, said, models, folder, "patched")
-    return write_report(folder, f"./scripts/harness limits --target {release.name}")
-
-
-def write_report(folder: Path, command: str) -> int:
-    """Write the report of the record in a folder; return the exit status."""
     found = read(folder, "patched")
     limited = [row for row in found if row["limit"] is not None]
     compiled = [row for row in limited if row["backend"] == "inductor"]
@@ -55,7 +33,7 @@ def write_report(folder: Path, command: str) -> int:
     wrong = [row for row in limited if min(row["error"], row["change"]) > _ERROR]
     text = _PAGE.format(
         command=command,
-        versions=", ".join(sorted({f"{r['torch']} {r['code']}" for r in found})),
+        versions=versions(found),
         short=of_numbers(_short(eager, compiled)),
         eager=of_numbers(map(_eager, eager)),
         compiled=of_numbers(map(_compiled, compiled)),
@@ -64,8 +42,7 @@ def write_report(folder: Path, command: str) -> int:
         **_counts(eager),
         **_ratios(compiled),
     )
-    write_atomic(folder / "REPORT.md", text.encode())
-    print(text)
+    write_page(folder, text)
     return 1 if over or wrong else 0
 
 
@@ -127,37 +104,49 @@ def _short(eager: Sequence[Row], compiled: Sequence[Row]) -> list[dict[str, str]
 
 def _eager(row: Row) -> dict[str, str]:
     return {
-        "model": row["model"],
-        "limit MB": _mb(row["limit"]),
-        "promised": _mb(row["planned"]),
+        **_promise(row),
         "simulated": _mb(row["peak"]),
         "held": _mb(row["held"]),
         "held of the limit": f"{row['held'] / row['limit'] - 1:+.2%}",
         "with kernels' own": _mb(row["measured"]),
         "recomputed": _percent(row),
-        "from eager": f"{row['error']:.0e}",
-        "from no limit": f"{row['change']:.0e}",
+        **_errors(row),
     }
 
 
 def _compiled(row: Row) -> dict[str, str]:
     return {
-        "model": row["model"],
-        "limit MB": _mb(row["limit"]),
-        "promised": _mb(row["planned"]),
+        **_promise(row),
         "measured": _mb(row["measured"]),
         "of the promise": f"{row['measured'] / row['planned'] - 1:+.1%}",
         "Inductor's estimate": _mb(row["estimate"]),
         "recomputed": _percent(row),
         "time": f"{row['time']:.2f}",
+        **_errors(row),
+    }
+
+
+def _promise(row: Row) -> dict[str, str]:
+    return {
+        "model": row["model"],
+        "limit MB": _mb(row["limit"]),
+        "promised": _mb(row["planned"]),
+    }
+
+
+def _errors(row: Row) -> dict[str, str]:
+    return {
         "from eager": f"{row['error']:.0e}",
         "from no limit": f"{row['change']:.0e}",
     }
 
 
 def _mb(size: int) -> str:
-    return f"{size / 1e6:,.2f}"
+    return megabytes(size, 2)
 
 
 def _percent(row: Row) -> str:
-    return f"{100 * row['again'] / row['total']:.1f} %"
+    return f"{percent(row):.1f} %"
+
+
+STUDY = Study("limits", WORKER, "about half an hour", write_report, ("patched",))

@@ -7,11 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from acknap.base.files import write_atomic
-from acknap.base.layout import INSIDE, Layout
+from acknap.base.layout import INSIDE
 from acknap.base.text import of_numbers
-from acknap.models.both import Row, read_both, record_both
+from acknap.models.study import Row, Study, read_both, versions, write_page
 from acknap.peaks import chart
-from acknap.upstream.targets import Targets
+from acknap.peaks.numbers import megabytes, percent
 
 WORKER = INSIDE / "peaks" / "peaks.py"
 _PAGE = Path(__file__).with_name("peaks.md").read_text(encoding="utf-8")
@@ -22,32 +22,12 @@ _NAMES = {"dp": "released dp", "exact": "exact", "peak": "peak"}
 _DRAWN = {"llama_32", "convnet"}
 
 
-def run_peaks(
-    layout: Layout, targets: Targets, target: str, models: list[str], out: Path | None
-) -> int:
-    """Measure models in both torches, and write a record of each and a report.
-
-    Args:
-        layout: The repository.
-        targets: The release table.
-        target: The release, as published and patched.
-        models: Names of `inside.peaks.peaks.MODELS`; all if none.
-        out: The folder, instead of results/peaks-RELEASE.
+def write_report(folder: Path, command: str) -> int:
+    """Write the report of two records in a folder.
 
     Returns:
-        1 if a plan by its peak breaks a promise, else 0.
-
-    Raises:
-        HarnessError: An environment cannot be made, or a run failed.
+        1 if a plan by its peak breaks a promise or is worse than another, else 0.
     """
-    release = targets.get(target)
-    folder = (out or layout.results / f"peaks-{release.name}").absolute()
-    record_both(layout, release, WORKER, "about ten minutes", models, folder)
-    return write_report(folder, f"./scripts/harness peaks --target {release.name}")
-
-
-def write_report(folder: Path, command: str) -> int:
-    """Write the report of two records in a folder; return the exit status."""
     stock, ours = read_both(folder)
     steps = _ways(ours, "peak")
     plans = {"dp": _ways(stock, "dp"), "exact": _ways(ours, "exact")}
@@ -56,11 +36,7 @@ def write_report(folder: Path, command: str) -> int:
     worse, against = _against(ours)
     text = _PAGE.format(
         command=command,
-        versions=", ".join(
-            sorted(
-                {f"{r['torch']} {r['code']}" for r in (*stock, *ours) if "code" in r}
-            )
-        ),
+        versions=versions([*stock, *ours]),
         steps=max(map(len, steps.values()), default=0),
         models=of_numbers(counts),
         wrong=wrong,
@@ -74,12 +50,11 @@ def write_report(folder: Path, command: str) -> int:
         against=against,
         table=_table({**plans, "peak": steps}),
     )
-    write_atomic(folder / "REPORT.md", text.encode())
     drawn = {**plans, "peak": steps}
     for model in _DRAWN & steps.keys():
         shown = {way: found[model] for way, found in drawn.items() if model in found}
         write_atomic(folder / f"{model}.svg", chart.draw(model, shown).encode())
-    print(text)
+    write_page(folder, text)
     return 1 if wrong or over or worse else 0
 
 
@@ -110,15 +85,11 @@ def _model(name: str, rows: Sequence[Row]) -> dict[str, str]:
         "wrong steps": str(wrong),
         "over": str(over),
         "not as promised": str(sum(r["peak"] != r["promised"] for r in rows)),
-        "lowest MB": f"{rows[0]['lowest'] / 1e6:,.0f}",
-        "recomputed there": _percent(rows[0]),
+        "lowest MB": megabytes(rows[0]["lowest"]),
+        "recomputed there": f"{percent(rows[0]):.1f}",
         "nodes": str(rows[0]["nodes"]),
         "seconds": f"{max(row['seconds'] for row in rows):.2f}",
     }
-
-
-def _percent(row: Row) -> str:
-    return f"{100 * row['again'] / max(row['total'], 1):.1f}"
 
 
 def _against(rows: Sequence[Row]) -> tuple[int, str]:
@@ -153,9 +124,12 @@ def _table(found: dict[str, dict[str, list[Row]]]) -> str:
     for model in found["peak"]:
         for way, by_model in found.items():
             cells = {
-                f"{row['budget']:g}": f"{row['peak'] / 1e6:,.0f} ({_percent(row)})"
+                f"{row['budget']:g}": f"{megabytes(row['peak'])} ({percent(row):.1f})"
                 for row in by_model.get(model, [])
             }
             line = {"model": model, "plan": _NAMES[way]}
             lines.append(line | {f"{b:g}": cells.get(f"{b:g}", "") for b in budgets})
     return of_numbers(lines)
+
+
+STUDY = Study("peaks", WORKER, "about ten minutes", write_report)

@@ -13,11 +13,12 @@ from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.text import of_numbers
 from acknap.knapsack.chart_style import SETTINGS, svg
-from acknap.models.both import Row, read_both, record_both
-from acknap.upstream.targets import Targets
+from acknap.models.study import Row, Study, read_both, versions, write_page
+from acknap.peaks.numbers import megabytes, percent
 
 WORKER = INSIDE / "public" / "public.py"
 _PAGE = Path(__file__).with_name("public.md").read_text(encoding="utf-8")
+_POINTS = Layout.default().root / "benchmarks" / "public_points.toml"
 # What is held against the measured peak: by column of a record, what it is called.
 _FOUND = {
     "peak": "emitted",
@@ -33,45 +34,25 @@ _POLICIES = {
 }
 
 
-def run_public(
-    layout: Layout, targets: Targets, target: str, models: list[str], out: Path | None
+def write_report(
+    folder: Path, command: str, facts: Mapping[str, Any] | None = None
 ) -> int:
-    """Simulate the published plans and ours, and write a record and a report.
-
-    Args:
-        layout: The repository.
-        targets: The release table.
-        target: The release, as published and patched.
-        models: Names of benchmarks/public_points.toml; all if none.
-        out: The folder, instead of results/public-RELEASE.
-
-    Returns:
-        0: the figures are reported as they are.
-
-    Raises:
-        HarnessError: An environment cannot be made, or a run failed.
-    """
-    release = targets.get(target)
-    folder = (out or layout.results / f"public-{release.name}").absolute()
-    record_both(layout, release, WORKER, "one to two hours", models, folder)
-    facts = tomllib.loads((layout.root / "benchmarks/public_points.toml").read_text())
-    write_report(folder, f"./scripts/harness public --target {release.name}", facts)
-    return 0
-
-
-def write_report(folder: Path, command: str, facts: Mapping[str, Any]) -> None:
     """Write the report of two records in a folder, and its picture.
 
     Args:
         folder: Has stock.jsonl and patched.jsonl.
         command: What made them.
-        facts: What others published, as benchmarks/public_points.toml has it.
+        facts: What others published; benchmarks/public_points.toml if None.
+
+    Returns:
+        0: the figures are reported as they are.
     """
+    facts = facts or tomllib.loads(_POINTS.read_text())
     stock, ours = read_both(folder)
     points = list(_points(facts, stock))
     text = _PAGE.format(
         command=command,
-        versions=", ".join(sorted({f"{r['torch']} {r['code']}" for r in stock + ours})),
+        versions=versions(stock + ours),
         sources="\n".join(
             f"- {source['repository']}: {source['machine']}"
             for source in facts["source"].values()
@@ -83,10 +64,10 @@ def write_report(folder: Path, command: str, facts: Mapping[str, Any]) -> None:
         ours=of_numbers(map(_plan, ours)),
         points=of_numbers(map(_point, points)),
     )
-    write_atomic(folder / "REPORT.md", text.encode())
     if points:
         write_atomic(folder / "points.svg", draw(points).encode())
-    print(text)
+    write_page(folder, text)
+    return 0
 
 
 def _points(facts: Mapping[str, Any], rows: Sequence[Row]) -> Iterable[Row]:
@@ -159,7 +140,7 @@ def _walks(facts: Mapping[str, Any], rows: Sequence[Row]) -> Iterable[dict[str, 
                     "model": group["model"],
                     "budget": f"{budget:g}",
                     "theirs MB": f"{peak:,.3f}",
-                    "ours MB": f"{row['peak'] / 1e6:,.3f}",
+                    "ours MB": megabytes(row["peak"], 3),
                     "apart bytes": f"{row['peak'] - peak * 1e6:,.0f}",
                 }
 
@@ -179,7 +160,7 @@ def _by_hand(facts: Mapping[str, Any], ours: Sequence[Row]) -> Iterable[dict[str
             best = min(fit, key=lambda plan: float(plan["again"]), default=None)
             yield line | {
                 "our plan": f"{best['budget']:g}" if best else "none",
-                "its MB": f"{best['allocated'] / 1e6:,.0f}" if best else "",
+                "its MB": megabytes(best["allocated"]) if best else "",
                 "recomputed %": _percent(best) if best else "",
             }
 
@@ -188,28 +169,28 @@ def _plan(row: Row) -> dict[str, str]:
     return {
         "model": row["model"],
         "budget": f"{row['budget']:g}",
-        "emitted MB": f"{row['peak'] / 1e6:,.1f}",
-        "program MB": f"{row['requested'] / 1e6:,.1f}",
-        "allocator MB": f"{row['allocated'] / 1e6:,.1f}",
+        "emitted MB": megabytes(row["peak"], 1),
+        "program MB": megabytes(row["requested"], 1),
+        "allocator MB": megabytes(row["allocated"], 1),
         "recomputed %": _percent(row),
     }
 
 
 def _percent(row: Row) -> str:
-    return f"{100 * row['again'] / max(row['total'], 1):.1f}"
+    return f"{percent(row):.1f}"
 
 
 def _point(point: Row) -> dict[str, str]:
     cells = {
         "points": _group(point),
         "budget": f"{point['budget']:g}",
-        "measured MB": f"{point['measured'] / 1e6:,.1f}",
+        "measured MB": megabytes(point["measured"], 1),
     }
     for kind, title in _FOUND.items():
         cells[title] = ""
         if kind in point:
             error = _error(point, kind)
-            cells[title] = f"{point[kind] / 1e6:,.1f} ({error:+.1f} %)"
+            cells[title] = f"{megabytes(point[kind], 1)} ({error:+.1f} %)"
     return cells | {"recomputed %": _percent(point)}
 
 
@@ -240,3 +221,6 @@ def draw(points: Sequence[Row]) -> str:
         axes[-1].set_xlabel("budget of the plan, stock dp")
         figure.tight_layout()
         return svg(figure)
+
+
+STUDY = Study("public", WORKER, "one to two hours", write_report)

@@ -1,12 +1,11 @@
 """The package for an unpatched torch against stock and patched torch."""
 
 import json
-import subprocess
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from acknap.base.errors import HarnessError, last_line
+from acknap.base.errors import HarnessError
 from acknap.base.files import scratch, write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.progress import say, working
@@ -16,7 +15,7 @@ from acknap.suite.run import SuiteRun
 from acknap.torches import environments
 from acknap.torches.environments import Environment
 from acknap.torches.inspect import inspect, label
-from acknap.torches.worker import clean_variables
+from acknap.torches.worker import run_workers
 from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "saved_sets.py"
@@ -92,9 +91,18 @@ def compare_plans(
     Raises:
         HarnessError: A process fails.
     """
+    sides = (environment, patched)
     with scratch() as folder:
-        ours = _saved_sets(environment, models, folder)
-        theirs = _saved_sets(patched, models, folder)
+        outputs = [folder / f"{one.kind}.json" for one in sides]
+        commands: dict[Path, list[str | Path]] = {}
+        for one, output in zip(sides, outputs, strict=True):
+            command: list[str | Path] = [one.python, "-I", "-B", WORKER]
+            command += [INSIDE.parents[1], output, *models]
+            commands[output.with_suffix(".log")] = command
+        names = " and ".join(map(label, sides))
+        with working(f"Plans of {', '.join(models)} by {names}"):
+            run_workers(commands)
+        ours, theirs = (json.loads(output.read_text()) for output in outputs)
     return {model: ours[model] == theirs[model] != [] for model in models}
 
 
@@ -138,23 +146,3 @@ def _count(done: SuiteRun) -> dict[str, int]:
     for outcome in done.outcomes.values():
         counts[outcome.status] = counts.get(outcome.status, 0) + 1
     return counts
-
-
-def _saved_sets(
-    environment: Environment, models: tuple[str, ...], folder: Path
-) -> dict[str, list[list[str]]]:
-    output = folder / f"{environment.kind}.json"
-    command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
-    command += [INSIDE.parents[1], output, *models]
-    with working(f"Plans of {', '.join(models)} by {label(environment)}"):
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env=clean_variables(folder),
-        )
-    if done.returncode:
-        raise HarnessError(f"{label(environment)}: {last_line(done.stderr)}")
-    sets: dict[str, list[list[str]]] = json.loads(output.read_text())
-    return sets

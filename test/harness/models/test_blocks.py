@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import toy_rows
 from acknap.base.layout import Layout
 from acknap.models import block_numbers, blocks
 
@@ -83,23 +84,18 @@ def test_runs_without_a_counterpart_are_left_out() -> None:
 
 
 def write(folder: Path, ours: float) -> None:
-    for side, rows in (
-        ("stock", [row("dp", 60)]),
-        ("patched", [BASE, row("dp", ours)]),
-    ):
-        text = "".join(json.dumps(each) + "\n" for each in rows)
-        (folder / f"{side}.jsonl").write_text(text)
+    toy_rows.write(folder, stock=[row("dp", 60)], patched=[BASE, row("dp", ours)])
 
 
 def test_report_and_status(tmp_path: Path) -> None:
     write(tmp_path, 50)
-    assert blocks.compare(tmp_path, "command") == 0
+    assert blocks.write_report(tmp_path, "command") == 0
     report = (tmp_path / "REPORT.md").read_text()
     assert "`command`. 1.0 abc." in report
     assert "differs from that by\n4 bytes at most" in report
     assert report.endswith("## Exceptions\n\nNone.\n")
     write(tmp_path, 61)
-    assert blocks.compare(tmp_path, "command") == 1
+    assert blocks.write_report(tmp_path, "command") == 1
     assert "above both, " in (tmp_path / "REPORT.md").read_text()
     assert json.loads((tmp_path / "summary.json").read_text())["over"] == 1
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import toy_rows
 from acknap.base.layout import Layout
 from acknap.peaks import by_hand
 
@@ -44,9 +45,7 @@ def report(folder: Path, peak: int, again: float) -> tuple[int, str]:
     """Write a report on one plan of ours against a hand-made one; status and text."""
     stock = [row("dp", 50, 30.0), *(row(w, 40, 20.0, by_hand=True) for w in WAYS)]
     pair = row("peak for pairs of layers", peak, again, of_peak=40, of_again=20.0)
-    for name, rows in (("stock", stock), ("patched", [row("peak", 30, 9.0), pair])):
-        lines = "".join(json.dumps(one) + "\n" for one in rows)
-        (folder / f"{name}.jsonl").write_text(lines)
+    toy_rows.write(folder, stock=stock, patched=[row("peak", 30, 9.0), pair])
     status = by_hand.write_report(folder, "./scripts/harness by-hand")
     return status, (folder / "REPORT.md").read_text()
 

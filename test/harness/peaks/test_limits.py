@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import toy_rows
 from acknap.base.layout import Layout
 from acknap.peaks import limits
 
@@ -27,9 +28,7 @@ def report(folder: Path, **eager: Any) -> tuple[int, str]:
     """Write a report on an eager step and one of Inductor's; status and text."""
     free = row("aot_eager", share=None, limit=None)
     compiled = row("inductor", measured=90 * MB)
-    rows = [free, row("aot_eager", **eager), compiled]
-    lines = "".join(json.dumps(one) + "\n" for one in rows)
-    (folder / "patched.jsonl").write_text(lines)
+    toy_rows.write(folder, patched=[free, row("aot_eager", **eager), compiled])
     status = limits.write_report(folder, "./scripts/harness limits")
     return status, (folder / "REPORT.md").read_text()
 
@@ -70,7 +69,7 @@ def test_worker_in_real_torch(tmp_path: Path) -> None:
 import sys
 sys.path.append({str(limits.WORKER.parents[3])!r})
 from acknap.inside.limits import limits
-from acknap.inside.peaks import records
+from acknap.inside.models import records
 limits.BACKENDS, limits.SHARES = limits.BACKENDS[:1], (0.3,)
 records.write(limits.MODELS, limits.rows)
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import toy_rows
 from acknap.base.layout import Layout
 from acknap.peaks import optimum
 
@@ -21,8 +22,7 @@ def row(runtime: float, bound: float, **more: Any) -> optimum.Row:
 
 
 def report(folder: Path, *rows: optimum.Row) -> tuple[int, str]:
-    lines = "".join(json.dumps(one) + "\n" for one in rows)
-    (folder / "patched.jsonl").write_text(lines)
+    toy_rows.write(folder, patched=rows)
     status = optimum.write_report(folder, "./scripts/harness optimum")
     return status, " ".join((folder / "REPORT.md").read_text().split())
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import toy_rows
 from acknap.base.layout import Layout
 from acknap.peaks import peaks
 
@@ -33,9 +34,7 @@ def report(folder: Path, *ours: peaks.Row) -> tuple[int, str]:
     """Write a report on some plans of ours beside two of stock's; status and text."""
     stock = [row("dp", 0.1, 50, 30.0), row("dp", 0.5, 40, 20.0)]
     found = [row("exact", 0.1, 30, 30.0), row("exact", 0.5, 40, 20.0), *ours]
-    for name, rows in (("stock", stock), ("patched", found)):
-        lines = "".join(json.dumps(one) + "\n" for one in rows)
-        (folder / f"{name}.jsonl").write_text(lines)
+    toy_rows.write(folder, stock=stock, patched=found)
     status = peaks.write_report(folder, "./scripts/harness peaks")
     return status, (folder / "REPORT.md").read_text()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import toy_rows
 from acknap.base.layout import Layout
 from acknap.inside.public import allocator
 from acknap.peaks import public
@@ -49,9 +50,7 @@ def report(folder: Path) -> str:
         row("aot_eager", 0.1, 50.0, 50.0),
     ]
     ours = [row("inductor", 0.0, 90.0, 99.0), row("inductor", 0.1, 90.0, 120.0)]
-    for name, rows in (("stock", stock), ("patched", ours)):
-        lines = "".join(json.dumps(one) + "\n" for one in rows)
-        (folder / f"{name}.jsonl").write_text(lines)
+    toy_rows.write(folder, stock=stock, patched=ours)
     public.write_report(folder, "./scripts/harness public", FACTS)
     return (folder / "REPORT.md").read_text()
 
@@ -103,8 +102,8 @@ def test_blocks_of_the_allocator(
 _SCRIPT = """
 import json, sys, tomllib
 sys.path[:0] = sys.argv[1:]
-from acknap.inside.public import public
-facts = tomllib.loads(public.POINTS.read_text())["model"]
+from acknap.inside.public import models, public
+facts = tomllib.loads(models.POINTS.read_text())["model"]
 for model, backend in (("llama32", "aot_eager"), ("bert32", "inductor")):
     of = facts[model]
     of["config"]["num_hidden_layers"], of["length"] = 1, 128

@@ -37,11 +37,11 @@ from torch._functorch import config
 from torch.profiler import ProfilerActivity, profile
 
 from acknap.inside.limits.trained import MODELS, Trained
+from acknap.inside.models import records
 from acknap.inside.models.joint_graphs import Joint, treat_attention_as_on_cuda
 from acknap.inside.models.partition import options, versions
-from acknap.inside.peaks import records
+from acknap.inside.models.records import Row
 from acknap.inside.peaks.emitted import Emitted
-from acknap.inside.peaks.records import Row
 
 BACKENDS = ("aot_eager_decomp_partition", "inductor")
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the way from the lowest peak to the default

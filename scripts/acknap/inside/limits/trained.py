@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn import functional as F  # noqa: N812
 
 from acknap.inside.models.block_models import fill
-from acknap.inside.models.builtin import BUILT_IN, Built, Sizes
+from acknap.inside.models.builtin import BUILT_IN, Built, Residual, Sizes
 from acknap.inside.models.named import build
 
 _TEXT = "vocab_size=512&length=256&batch=4&dtype=float32"
@@ -31,27 +29,12 @@ LIBRARY = {
 _NET = Sizes(0, 0, 0, 0, 0, 0, (16, 3), (4, 3, 64, 64))
 
 
-class _Residual(nn.Module):
-    """Convolutions of one width, each with a norm and a branch around it."""
-
-    def __init__(self, width: int, layers: int) -> None:
-        super().__init__()
-        convolutions = (nn.Conv2d(width, width, 3, padding=1) for _ in range(layers))
-        self.convolutions = nn.ModuleList(convolutions)
-        self.norms = nn.ModuleList(nn.GroupNorm(4, width) for _ in range(layers))
-
-    def forward(self, x: Any) -> Any:
-        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = x + F.silu(norm(convolution(x)))
-        return x.square().mean()
-
-
 def _convnet() -> Built:
     return BUILT_IN["convnet"](_NET)
 
 
 def _residual() -> Built:
-    return Built(_Residual(12, 10), (torch.empty(4, 12, 48, 48),), {})
+    return Built(Residual(12, 10), (torch.empty(4, 12, 48, 48),), {})
 
 
 _MAKERS: dict[str, Callable[[], Built]] = {
@@ -76,6 +59,7 @@ class Trained:
             name: One of `MODELS`.
         """
         torch.set_default_dtype(torch.float32)
+        torch.manual_seed(0)
         self._built = fill(_MAKERS[name]())
         model = self._built.model
         # Else the library warns that it takes this one, which breaks the graph.

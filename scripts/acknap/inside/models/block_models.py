@@ -46,14 +46,14 @@ FLOAT32_ONLY = ("moe",)
 def make(name: str) -> Built:
     """Build a model, with numbers that are the same in every environment."""
     torch.set_default_dtype(torch.float32)
+    torch.manual_seed(0)
     if name in LIBRARY:
         return fill(build(f"transformers:{LIBRARY[name]}"))
     return fill(BUILT_IN[name](_SMALL))
 
 
 def fill(made: Built) -> Built:
-    """Give a model and its inputs numbers that are the same in every environment."""
-    torch.manual_seed(0)
+    """Give a model and its inputs numbers, by the seed before it was built."""
     made.model.train()
     with torch.no_grad():
         for parameter in made.model.parameters():

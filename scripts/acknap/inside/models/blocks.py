@@ -34,16 +34,15 @@ from torch._functorch._aot_autograd.logging_utils import get_aot_compilation_con
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from acknap.inside.models import block_models
+from acknap.inside.models import block_models, records
 from acknap.inside.models.builtin import Built
 from acknap.inside.models.joint_graphs import treat_attention_as_on_cuda
 from acknap.inside.models.live import Live
 from acknap.inside.models.partition import COUNTING, options, versions
+from acknap.inside.models.records import Row
 
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
 BACKEND = "aot_eager_decomp_partition"
-
-Row = dict[str, Any]
 
 
 class _Graphs:
@@ -208,20 +207,11 @@ def plan(
 def main() -> None:
     """Measure what is missing."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--packages", default="")
-    parser.add_argument(
-        "--models", nargs="*", default=block_models.MODELS, choices=block_models.MODELS
-    )
     parser.add_argument("--budgets", nargs="*", type=float, default=list(BUDGETS))
-    arguments = parser.parse_args()
-    sys.path.append(arguments.packages)
-    torch.set_num_threads(1)
+    arguments = records.parse(parser, block_models.MODELS)
     treat_attention_as_on_cuda()
-    done = set()
-    if arguments.output.exists():
-        rows = map(json.loads, arguments.output.read_text().splitlines())
-        done = {(r["model"], r["dtype"], r["solver"], r["budget"]) for r in rows}
+    rows = records.read(arguments.output)
+    done = {(r["model"], r["dtype"], r["solver"], r["budget"]) for r in rows}
     failed: Counter[str] = Counter()
     with arguments.output.open("a") as output:
         for key in plan(arguments.models, arguments.budgets):

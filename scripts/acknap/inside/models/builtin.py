@@ -170,6 +170,21 @@ class Net(nn.Module):
         return F.mse_loss(self.leave(x), target)
 
 
+class Residual(nn.Module):
+    """Convolutions of one width with group norm and SiLU, each beside a shortcut."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        steps = (nn.Conv2d(width, width, 3, padding=1) for _ in range(depth))
+        self.steps = nn.ModuleList(steps)
+        self.norms = nn.ModuleList(nn.GroupNorm(4, width) for _ in range(depth))
+
+    def forward(self, x: Any) -> Any:
+        for step, norm in zip(self.steps, self.norms, strict=True):
+            x = x + F.silu(norm(step(x)))
+        return x.square().mean()
+
+
 def _language(
     of: Sizes, make_feed: Callable[[], nn.Module], *, causal: bool = True
 ) -> Built:

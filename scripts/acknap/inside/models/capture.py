@@ -6,6 +6,7 @@ standard output, as solvers.py does:
     {"op": "describe"}                       versions
     {"op": "capture", "model": "decoder"}    the knapsacks of its graphs
     {"op": "measure", "graph": 0, "solver": "dp", "budget": 0.3, "file": null}
+    {"op": "peak", "graph": 0}               of the partition that was measured last
 
 `file` holds a function exact_knapsack, which is called in place of the solver that the
 partitioner would choose, and lies beside what it imports. The first folder on the
@@ -38,7 +39,6 @@ class Worker:
 
     def __init__(self) -> None:
         self._graphs: list[Graph] = []
-        self._emitted: dict[int, Emitted] = {}
 
     def describe(self) -> dict[str, Any]:
         """Say what this environment has."""
@@ -49,7 +49,6 @@ class Worker:
     def capture(self, model: str) -> dict[str, Any]:
         """Trace a model and return the knapsacks of its graphs."""
         self._graphs = [Graph(joint) for joint in trace(model)]
-        self._emitted = {}
         return {"graphs": [_knapsack(graph) for graph in self._graphs]}
 
     def measure(
@@ -57,14 +56,15 @@ class Worker:
     ) -> dict[str, Any]:
         """Part one of the graphs with one solver and budget."""
         function = _exact_knapsack(Path(file)) if file else None
+        return self._graphs[graph].measure(solver, budget, function)
+
+    def peak(self, graph: int) -> dict[str, Any]:
+        """Return the peak of one of the graphs as it was parted last."""
         parted = self._graphs[graph]
-        row = parted.measure(solver, budget, function)
-        if graph not in self._emitted:
-            self._emitted[graph] = Emitted(parted.joint)
-        emitted = self._emitted[graph]
+        emitted = Emitted(parted.joint)
         found = emitted.measure(parted.saved)
         again = found["again"] / max(emitted.total, 1)
-        return row | {"peak": found["peak"], "again": again}
+        return {"peak": found["peak"], "again": again}
 
 
 def _exact_knapsack(file: Path) -> Solver:

@@ -24,13 +24,13 @@ import torch._functorch.partitioners as partitioners
 from torch._functorch import config
 from torch.nn import functional as F  # noqa: N812
 
-from acknap.inside.models.builtin import BUILT_IN, Experts, Norm, Sizes
+from acknap.inside.models.builtin import BUILT_IN, Experts, Norm, Residual, Sizes
 from acknap.inside.models.joint_graphs import trace
-from acknap.inside.models.partition import options, versions
+from acknap.inside.models.partition import OBJECTIVE, options, versions
+from acknap.inside.models.records import Row, parse, read
 from acknap.inside.optimum.bound import Bound, bound
 from acknap.inside.optimum.program import Program
-from acknap.inside.peaks.plans import OBJECTIVE, one_search
-from acknap.inside.peaks.records import read
+from acknap.inside.peaks.plans import one_search
 
 # Between the lowest peak that was found, 0, and that of the default plan, 1.
 TARGETS = (0.02, 0.1, 0.2, 0.4)
@@ -60,8 +60,6 @@ MODELS = {
     "gated experts": f"{__name__}:experts",
 }
 
-Row = dict[str, Any]
-
 
 def decoder() -> Any:
     """Return the built-in decoder with one layer, and its inputs."""
@@ -81,24 +79,6 @@ def convnet() -> Any:
 def _built_in(name: str) -> Any:
     built = BUILT_IN[name](_SIZES)
     return built.model, built.arguments
-
-
-class Residual(torch.nn.Module):
-    """Convolutions with group norm and SiLU, each beside a shortcut."""
-
-    def __init__(self, width: int, depth: int) -> None:
-        super().__init__()
-        self.steps = torch.nn.ModuleList(
-            torch.nn.Conv2d(width, width, 3, padding=1) for _ in range(depth)
-        )
-        self.norms = torch.nn.ModuleList(
-            torch.nn.GroupNorm(4, width) for _ in range(depth)
-        )
-
-    def forward(self, x: Any) -> Any:
-        for step, norm in zip(self.steps, self.norms, strict=True):
-            x = x + F.silu(norm(step(x)))
-        return x.square().mean()
 
 
 def residual() -> Any:
@@ -200,13 +180,7 @@ def _better(
 
 def main() -> None:
     """Measure what is missing."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--packages", default="")
-    parser.add_argument("--models", nargs="*", default=[*MODELS], choices=[*MODELS])
-    arguments = parser.parse_args()
-    sys.path.append(arguments.packages)
-    torch.set_num_threads(1)
+    arguments = parse(argparse.ArgumentParser(), MODELS)
     old = read(arguments.output)
     with arguments.output.open("a") as output:
         for number, name in enumerate(arguments.models, 1):

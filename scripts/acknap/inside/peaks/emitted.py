@@ -12,7 +12,7 @@ import torch._functorch.partitioners as partitioners
 
 from acknap.inside.models.joint_graphs import Joint
 from acknap.inside.models.live import storages
-from acknap.inside.peaks.records import Row
+from acknap.inside.models.records import Row
 
 
 class Emitted:

@@ -16,12 +16,12 @@ from pathlib import Path
 # Isolated, Python does not look beside this file.
 sys.path.append(str(Path(__file__).parents[3]))
 
+from acknap.inside.models import records
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import versions
-from acknap.inside.peaks import records
+from acknap.inside.models.records import Row
 from acknap.inside.peaks.emitted import Emitted
 from acknap.inside.peaks.plans import BUDGETS, BY_PEAK, STEPS, beat, one_search, plan
-from acknap.inside.peaks.records import Row
 
 MODELS = {
     "decoder": "decoder",

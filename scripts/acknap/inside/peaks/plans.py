@@ -14,11 +14,10 @@ import torch._functorch.partitioners as partitioners
 from torch._functorch import config
 
 from acknap.inside.models.joint_graphs import Joint
-from acknap.inside.models.partition import options
+from acknap.inside.models.partition import OBJECTIVE, options
+from acknap.inside.models.records import Row
 from acknap.inside.peaks.emitted import Emitted
-from acknap.inside.peaks.records import Row
 
-OBJECTIVE = "activation_memory_budget_objective"
 BY_PEAK = hasattr(config, OBJECTIVE)  # the series is in this torch
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
 STEPS = 40  # of budgets for the peak

@@ -10,7 +10,7 @@ backend runs for them on a GPU. Plans that OUTPUT holds are left out.
 """
 
 import argparse
-import importlib
+import functools
 import json
 import sys
 import time
@@ -35,31 +35,19 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.virtualized import V
 
 from acknap.inside.models.joint_graphs import Joint, trace
-from acknap.inside.models.partition import options, versions
+from acknap.inside.models.partition import OBJECTIVE, options, versions
+from acknap.inside.models.records import Row, parse, read
 from acknap.inside.peaks.emitted import Emitted
-from acknap.inside.peaks.plans import OBJECTIVE
-from acknap.inside.peaks.records import read
+from acknap.inside.peaks.plans import BY_PEAK
+from acknap.inside.public import models
 from acknap.inside.public.allocator import allocated_peak, requested_peak
 from acknap.inside.public.gpu_program import run_step
 
-POINTS = Path(__file__).parents[4] / "benchmarks" / "public_points.toml"
 # Of the objective `peak`: the lowest peak, and shares of the way to the default plan's.
 BUDGETS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
-BATCH = 2
 
 _sdpa: Any = torch.nn.functional.scaled_dot_product_attention
 _aten: Any = torch.ops.aten
-
-Row = dict[str, Any]
-
-
-class _Summed(torch.nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Any) -> Any:
-        return self.model(input_ids=ids).last_hidden_state.sum()
 
 
 def trace_point(facts: Row, backend: str) -> Joint:
@@ -69,15 +57,6 @@ def trace_point(facts: Row, backend: str) -> Joint:
         facts: Of the model, as in benchmarks/public_points.toml.
         backend: "aot_eager" or "inductor".
     """
-
-    def make() -> Any:
-        transformers: Any = importlib.import_module("transformers")
-        sizes = transformers.AutoConfig.for_model(facts["kind"], **facts["config"])
-        more = {"add_pooling_layer": False} if facts["kind"] == "bert" else {}
-        model = transformers.MODEL_MAPPING[type(sizes)](sizes, **more)
-        ids = torch.empty(BATCH, facts["length"], dtype=torch.long)
-        return _Summed(model), ids
-
     compiled: Callable[[Any, Any], Any] = lookup_backend("aot_eager")
     if backend == "inductor":
         compiled = aot_autograd(
@@ -96,7 +75,8 @@ def trace_point(facts: Row, backend: str) -> Joint:
         return compiled(graph, inputs)
 
     this = sys.modules[__name__]
-    with mock.patch.object(this, "_made", make, create=True):
+    made = functools.partial(models.make, facts)
+    with mock.patch.object(this, "_made", made, create=True):
         (joint,) = trace(f"{__name__}:_made", backend=on_gpu)
     return joint
 
@@ -161,7 +141,7 @@ def measure(joint: Joint, facts: Row, backend: str, budget: float) -> Row:
     """Plan for a budget, and return the peaks and what is computed again."""
     chosen = options()
     kept: Any = nullcontext()
-    if hasattr(config, OBJECTIVE):
+    if BY_PEAK:
         chosen[OBJECTIVE] = "peak"
     elif facts["random_ops_are_saved"]:
         kept = _random_ops_saved()
@@ -178,8 +158,7 @@ def measure(joint: Joint, facts: Row, backend: str, budget: float) -> Row:
 def wanted(facts: Row) -> Iterator[tuple[str, str, float]]:
     """Return model, backend and budget of each plan, in the order they are made."""
     for group in facts["points"]:
-        by_peak = hasattr(config, OBJECTIVE)
-        if not by_peak:
+        if not BY_PEAK:
             for point in group["rows"]:
                 yield group["model"], group["backend"], point[0]
         elif group["backend"] == "inductor":
@@ -189,14 +168,8 @@ def wanted(facts: Row) -> Iterator[tuple[str, str, float]]:
 
 def main() -> None:
     """Measure what is missing."""
-    facts = tomllib.loads(POINTS.read_text())
-    parser = argparse.ArgumentParser()
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--packages", default="")
-    parser.add_argument("--models", nargs="*", default=[*facts["model"]])
-    arguments = parser.parse_args()
-    sys.path.append(arguments.packages)
-    torch.set_num_threads(1)
+    facts = tomllib.loads(models.POINTS.read_text())
+    arguments = parse(argparse.ArgumentParser(), facts["model"])
     there = {(r["model"], r["backend"], r["budget"]) for r in read(arguments.output)}
     todo = [p for p in wanted(facts) if p[0] in arguments.models and p not in there]
     traced: tuple[Any, Any] = (None, None)

@@ -1,4 +1,4 @@
-"""A record: a line of JSON for each plan, by the model that it is of.
+"""A record: a line of JSON for each of what a worker measured.
 
 Runs inside an environment with torch, stock or patched.
 """
@@ -15,6 +15,27 @@ import torch
 Row = dict[str, Any]
 
 
+def parse(parser: argparse.ArgumentParser, models: Iterable[str]) -> argparse.Namespace:
+    """Read the command line of a worker, and let it find packages; one thread is used.
+
+    Args:
+        parser: Has what the worker takes beside its record and models.
+        models: The names of all models.
+
+    Returns:
+        `output`, the record, and `models`, those that are asked for, and what else the
+        parser takes.
+    """
+    known = [*models]
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--packages", default="")
+    parser.add_argument("--models", nargs="*", default=known, choices=known)
+    arguments = parser.parse_args()
+    sys.path.append(arguments.packages)
+    torch.set_num_threads(1)
+    return arguments
+
+
 def write(
     models: Mapping[str, str], measure: Callable[[str, list[Row]], Iterable[Row]]
 ) -> None:
@@ -25,13 +46,7 @@ def write(
         measure: Returns the rows of a model; it gets those that stock torch has of it,
             in stock.jsonl beside the record.
     """
-    parser = argparse.ArgumentParser()
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--packages", default="")
-    parser.add_argument("--models", nargs="*", default=[*models], choices=[*models])
-    arguments = parser.parse_args()
-    sys.path.append(arguments.packages)
-    torch.set_num_threads(1)
+    arguments = parse(argparse.ArgumentParser(), models)
     done = {row["model"] for row in read(arguments.output)}
     stock = read(arguments.output.with_name("stock.jsonl"))
     with arguments.output.open("a") as output:

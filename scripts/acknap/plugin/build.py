@@ -8,7 +8,7 @@ from pathlib import Path
 import tomlkit
 
 from acknap.base.errors import HarnessError, last_line
-from acknap.base.files import scratch, write_atomic
+from acknap.base.files import require_folder, scratch, write_atomic
 from acknap.base.layout import Layout
 from acknap.base.parallel import for_each
 from acknap.base.progress import working
@@ -38,6 +38,7 @@ def write_plugin(
         HarnessError: The files of a release cannot be had, or the backend fails.
     """
     folder = (out or layout.build / "dist").absolute()
+    require_folder(folder)
     written: list[Path] = []
     with scratch() as place:
         source = place / "acknap"

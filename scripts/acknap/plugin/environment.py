@@ -4,21 +4,25 @@ import hashlib
 from pathlib import Path
 
 from acknap.base import pip
+from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
 from acknap.base.progress import working
 from acknap.base.venv import Venv
 from acknap.plugin.build import write_plugin
 from acknap.torches import environments
 from acknap.torches.environments import Environment
-from acknap.upstream.targets import Target, Targets
+from acknap.upstream.targets import PACKAGED, Target, Targets
 
 
 def with_plugin(layout: Layout, targets: Targets, target: Target) -> Environment:
     """Make or renew the environment beside the stock one; the package is built anew.
 
     Raises:
-        HarnessError: It cannot be made.
+        HarnessError: It cannot be made, or the package is not for the release.
     """
+    if target.series != PACKAGED:
+        known = ", ".join(one.name for one in targets.of_series(PACKAGED))
+        raise HarnessError(f"the package is not for {target.name}, but for {known}")
     original = environments.stock(layout, target)
     wheel, _ = write_plugin(layout, targets, layout.build / "dist")
     made = Venv(layout.build / "env" / f"{target.release}-plugin")

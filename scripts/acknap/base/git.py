@@ -91,6 +91,16 @@ def lines(repository: Path, *arguments: str | Path) -> list[str]:
     return text(repository, *arguments).splitlines()
 
 
+def describe(repository: Path) -> str:
+    """The commit that a working tree is at, "-dirty" if there are changes."""
+    try:
+        return text(
+            repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"
+        )
+    except GitError:  # an unpacked archive
+        return "unknown"
+
+
 def has_ref(repository: Path, ref: str) -> bool:
     """Whether `ref` names a commit of the repository."""
     try:

@@ -60,6 +60,13 @@ def load(layout: Layout) -> list[Claim]:
         raise HarnessError(f"{FILE}: {error}") from None
 
 
+def names(layout: Layout) -> str:
+    """Return a line for each claim: its name, and what is claimed."""
+    claims = load(layout)
+    width = max(len(claim.name) for claim in claims)
+    return "\n".join(f"{claim.name:{width}}  {claim.text}" for claim in claims)
+
+
 def topics(layout: Layout, names: Sequence[str]) -> set[str]:
     """Return the topics that some claims need."""
     claims = {claim.name: claim for claim in load(layout)}

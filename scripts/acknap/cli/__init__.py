@@ -9,26 +9,55 @@ from typer import Argument, Option
 
 from acknap.base.errors import HarnessError
 from acknap.base.layout import Layout
-from acknap.cli import docker
+from acknap.cli import docker, studies
 from acknap.cli.options import (
     Both,
     Json,
-    Models,
-    Out,
     Patched,
     Python,
     release,
     table,
 )
+from acknap.knapsack.contenders import SOLVER_NAMES
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Knapsack solvers for PyTorch's activation checkpointing: patches and proof.",
 )
 
 _INTERRUPTED = 130
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from acknap.series.listing import version
+
+        print(version(*table()))
+        raise typer.Exit
+
+
+@app.callback()
+def harness(
+    version: Annotated[
+        bool,
+        Option(
+            "--version",
+            help="Say what state of package and series this is.",
+            callback=_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Knapsack solvers for PyTorch's activation checkpointing: patches and proof."""
+
+
+@app.command(rich_help_panel="Apply")
+def targets() -> None:
+    """List the releases, each with its series."""
+    from acknap.series.listing import list_targets
+
+    list_targets(*table())
 
 
 @app.command(rich_help_panel="Apply")
@@ -135,7 +164,10 @@ def solve(
         Path, Argument(help="What capture wrote.", metavar="INSTANCE.json")
     ],
     budget: Annotated[str, Option(help="Such as 0.1,0.25,0.5.")],
-    solver: Annotated[str | None, Option(help="Such as dp,stock.ilp,exact.")] = None,
+    solver: Annotated[
+        str | None,
+        Option(help=f"Such as dp,stock.ilp: of {', '.join(SOLVER_NAMES)}."),
+    ] = None,
     explain: Annotated[
         bool, Option("--explain", help="Print the optimal plan by operator.")
     ] = False,
@@ -211,9 +243,17 @@ def bench(
     quick: Annotated[
         bool, Option("--quick", help="A short list of points: about 3 minutes.")
     ] = False,
+    listed: Annotated[
+        bool, Option("--list", help="Only name the claims, and say what each is.")
+    ] = False,
     target: Both = "v2.10.0",
 ) -> None:
     """Measure the published claims and ours; goes on where it was stopped."""
+    if listed:
+        from acknap.bench.claims import names
+
+        print(names(Layout.default()))
+        return
     from acknap.bench.run import run_bench
 
     sys.exit(run_bench(*table(), claims or [], target, quick=quick))
@@ -263,76 +303,8 @@ def test() -> None:
     sys.exit(run_test(Layout.default()))
 
 
-@app.command(rich_help_panel="Reproduce")
-def blocks(models: Models = None, target: Both = "v2.13.0", out: Out = None) -> None:
-    """Measure live bytes if each block of a model is compiled."""
-    from acknap.models.blocks import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def peaks(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
-    """Compare the peak of a step: released, with exact, and bounded."""
-    from acknap.peaks.peaks import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command("by-hand", rich_help_panel="Reproduce")
-def by_hand(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
-    """Compare plans by the peak with checkpointing that people write by hand."""
-    from acknap.peaks.by_hand import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def limits(models: Models = None, target: Patched = "v2.10.0", out: Out = None) -> None:
-    """Train within limits in bytes, and measure what is allocated."""
-    from acknap.peaks.limits import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def public(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
-    """Compare simulated peaks with those that others measured on a GPU."""
-    from acknap.peaks.public import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def optimum(
-    models: Models = None, target: Patched = "v2.10.0", out: Out = None
-) -> None:
-    """Compare plans by the peak of small graphs with the optimum."""
-    from acknap.peaks.optimum import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def fuzz(
-    programs: Annotated[int, Option(min=1, help="How many.")] = 100,
-    first: Annotated[int, Option(min=0, help="The seed of the first one.")] = 0,
-    target: Both = "v2.10.0",
-    out: Annotated[
-        Path | None, Option(help="Where it goes, instead of build/.")
-    ] = None,
-) -> None:
-    """Run random training programs, and look for plans that are wrong.
-
-    About a second a program on two cores; those that fail, and the first 500, are run
-    in stock torch, too. It goes on where it was stopped, also with more programs.
-    """
-    from acknap.suite.fuzz import run_fuzz
-
-    sys.exit(run_fuzz(*table(), target, range(first, first + programs), out))
-
-
 app.add_typer(docker.app, name="docker", rich_help_panel="Verify")
+app.add_typer(studies.app)
 
 
 def main() -> None:

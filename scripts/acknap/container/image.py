@@ -43,12 +43,7 @@ class Image:
     def of(cls, layout: Layout, target: Target, stage: Stage) -> "Image":
         """The image for the repository as it is now, and as its commit is named."""
         series_revision = load(layout, target.series).revision[:12]
-        describe = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
-        try:
-            revision = git.text(layout.root, *describe)
-        except git.GitError:  # an unpacked archive
-            revision = "unknown"
-        return cls(target, stage, series_revision, revision)
+        return cls(target, stage, series_revision, git.describe(layout.root))
 
     @property
     def tag(self) -> str:

@@ -24,7 +24,17 @@ State = Literal["pristine", "patched", "partly", "unknown"]
 _STATUS: Mapping[State, int] = {"patched": 0, "pristine": 1, "partly": 2, "unknown": 2}
 _SCRATCH = 50_000_000
 _RESTART = "; restart what has imported torch"
-_PACKAGE = ". The package of plugin/ makes the same plans in torch as released"
+_PACKAGE = (
+    ". It would do without: the package that `./scripts/harness wheel --plugin` writes "
+    "makes the same plans in torch as released"
+)
+# A plan that the compile cache has is not made, and so not logged.
+_NEXT = """
+Write next: torch._functorch.config.activation_memory_budget = 0.5, and \
+.activation_memory_budget_solver = "exact" for the optimum within the budget
+See it at work: TORCH_LOGS="torch._functorch.partitioners" shows a line for each graph \
+that is planned; with TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 also for what is in the \
+compile cache, TORCHINDUCTOR_CACHE_DIR or else torchinductor_USER in /tmp"""
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,8 @@ def status(layout: Layout, targets: Targets, python: str | None) -> int:
     torch = installed.find(python)
     found = _examine(layout, targets, torch)
     print(_line(torch, found))
+    if torch.default_solver:
+        print(f"solver by default: {torch.default_solver}")
     return _STATUS[found.state]
 
 
@@ -61,7 +73,7 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
     """Put the series into an installed torch, all of it or nothing.
 
     Returns:
-        One line that says what was done.
+        A line that says what was done, and two on what to do with it.
 
     Raises:
         HarnessError: torch is not a release as published, or cannot be changed.
@@ -84,7 +96,7 @@ def install(layout: Layout, targets: Targets, python: str | None) -> str:
             _verified(layout, targets, torch, "pristine")
         journal.put(torch, target, series.revision, contents)
         line = _verified(layout, targets, torch, "patched") + _RESTART
-        return line + (_PACKAGE if target.series == PACKAGED else "")
+        return line + (_PACKAGE if target.series == PACKAGED else "") + _NEXT
 
 
 def uninstall(layout: Layout, targets: Targets, python: str | None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Iterator
@@ -60,6 +61,16 @@ class Torch:
         except (FileNotFoundError, HarnessError):
             return "--ignore-installed"  # pip removes only what a RECORD lists
         return "--force-reinstall"
+
+    @property
+    def default_solver(self) -> str | None:
+        """What its config.py names as the solver of a budget, None if it names none."""
+        path = self.site_packages / "torch" / "_functorch" / "config.py"
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        found = re.findall(
+            r"(?m)^activation_memory_budget_solver\b.*= \"(\w+)\"$", text
+        )
+        return found[-1] if found else None
 
     def blob(self, path: str) -> str | None:
         """The id of a file below site-packages, None if there is no such file."""

@@ -33,6 +33,7 @@ ALL = tuple(
     for name, row in SOLVERS.items()
     if row.listed and (row.released or side == "patched")
 )
+SOLVER_NAMES = tuple(dict.fromkeys(Contender.of(name).solver for name in ALL))
 # Those that one looks at first: what is released, and what the series adds.
 USUAL = tuple(
     name

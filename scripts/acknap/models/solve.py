@@ -16,7 +16,7 @@ from acknap.base.layout import Layout
 from acknap.base.progress import say, working
 from acknap.base.text import short
 from acknap.knapsack import instance_file, truth
-from acknap.knapsack.contenders import ALL, USUAL, Contender
+from acknap.knapsack.contenders import ALL, SOLVER_NAMES, USUAL, Contender
 from acknap.knapsack.families import Problem
 from acknap.knapsack.instance_file import Instance
 from acknap.knapsack.session import Session
@@ -124,10 +124,9 @@ def choose(text: str) -> list[str]:
     for name in (part.strip() for part in text.split(",")):
         found = [one for one in ALL if name in (one, Contender.of(one).solver)]
         if not found:
-            known = dict.fromkeys(Contender.of(one).solver for one in ALL)
             raise HarnessError(
-                f"unknown solver {name!r}: give {', '.join(known)}, or one of a side, "
-                "such as stock.dp or patched.dp"
+                f"unknown solver {name!r}: give {', '.join(SOLVER_NAMES)}, or one of "
+                "a side, such as stock.dp or patched.dp"
             )
         chosen |= dict.fromkeys(found)
     return list(chosen)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from acknap.inside.solvers import SOLVERS
+from acknap.series.patches import load
 from acknap.suite import selftest
-from toy_upstream import Repository
+from toy_upstream import Repository, Tree
 
 
 def test_help_lists_the_commands(repository: Repository) -> None:
@@ -24,6 +26,48 @@ def test_help_lists_the_commands(repository: Repository) -> None:
     for command in (*commands, "solve", "test"):
         assert f"│ {command} " in out
         assert repository.run(command, "--help").status == 0
+
+
+def test_version_names_the_commit_and_each_series(repository: Repository) -> None:
+    tree = Tree(repository.root)
+    tree.git("init", "-q")
+    tree.commit("Before the series")
+    commit = tree.git("rev-parse", "HEAD")
+    lines = repository.ok("--version").splitlines()
+    assert lines == [f"acknap, commit {commit}", "series v1, revision none yet"]
+    repository.add_series()
+    revision = load(repository.layout, "v1").revision[:8]
+    lines = repository.ok("--version").splitlines()
+    assert lines == [
+        f"acknap, commit {commit}-dirty",
+        f"series v1, revision {revision}",
+    ]
+
+
+def test_version_of_an_unpacked_archive(repository: Repository) -> None:
+    assert repository.ok("--version").startswith("acknap, commit unknown\n")
+
+
+def test_targets_lists_each_release_with_its_series(repository: Repository) -> None:
+    repository.add_series()
+    revision = load(repository.layout, "v1").revision[:8]
+    rows = [line.split() for line in repository.ok("targets").splitlines()]
+    for release in ("v1.0.0", "v1.1.0"):
+        assert [release, "patches/v1", revision, "no", "toy"] in rows
+
+
+def test_help_of_solve_names_the_solvers(repository: Repository) -> None:
+    words = repository.ok("solve", "--help").replace("│", " ").split()
+    names = [name for name, solver in SOLVERS.items() if solver.listed]
+    assert {f"{name}," for name in names[:-1]} | {f"{names[-1]}."} <= {*words}
+
+
+def test_bench_lists_the_claims_and_measures_nothing(repository: Repository) -> None:
+    repository.write(
+        "benchmarks/claims.toml",
+        '[claims.one]\ntext = "Is so"\nsource = "paper"\nexpected = "so"\n',
+    )
+    assert repository.ok("bench", "--list") == "one  Is so\n"
 
 
 def test_wrong_usage(repository: Repository) -> None:

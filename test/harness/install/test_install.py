@@ -193,6 +193,28 @@ def fill_disk() -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def test_what_to_write_next_and_how_to_see_it(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, write, see = toy.run("install").splitlines()
+    assert "wheel --plugin" not in said
+    assert "activation_memory_budget = 0.5" in write
+    assert 'activation_memory_budget_solver = "exact"' in write
+    assert 'TORCH_LOGS="torch._functorch.partitioners"' in see
+    assert "TORCHINDUCTOR_CACHE_DIR" in see
+    toy.run("uninstall")
+    monkeypatch.setattr("acknap.install.install.PACKAGED", "v1")
+    assert "`./scripts/harness wheel --plugin` writes" in toy.run("install")
+
+
+def test_status_names_the_solver_in_force_by_default(toy: Toy) -> None:
+    said = toy.repository.run("status", "--python", toy.python).out.splitlines()
+    assert len(said) == 1
+    (toy.site / CONFIG).write_text('activation_memory_budget_solver = "dp"\n')
+    said = toy.repository.run("status", "--python", toy.python).out.splitlines()
+    assert said[1:] == ["solver by default: dp"]
+
+
 @pytest.fixture
 def fast(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Toy:
     """Many runs: what changes nothing is computed once, nothing waits for the disk."""

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("ACKNAP_BUILD") or ROOT / "build").absolute()
@@ -67,11 +67,20 @@ def make(lock: int) -> None:
     STAMP.write_text(wanted())
 
 
+def wait_for(lock: IO[str]) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = f"Another process makes {VENV} (about 20 s): waiting"
+        print(text, file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
 def main() -> None:
     if not is_complete():
         BUILD.mkdir(parents=True, exist_ok=True)
         with (BUILD / "harness-venv.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            wait_for(lock)
             if not is_complete():
                 make(lock.fileno())
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}

@@ -1,5 +1,6 @@
 """scripts/harness: finds a Python, makes its environment once, and hands over."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -70,6 +71,24 @@ def test_first_use_and_later(copy: Path) -> None:
     (venv / "complete").unlink()  # as after an interrupted first use
     assert call(copy).stderr.startswith("First use: making ")
     assert call(copy).stderr == ""
+
+
+def test_second_command_waits_for_the_first_use_and_says_so(copy: Path) -> None:
+    build = copy / "build"
+    build.mkdir()
+    with (build / "harness-venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [copy / "scripts" / "harness", "late"]
+        variables = {k: v for k, v in os.environ.items() if k != "ACKNAP_BUILD"}
+        with subprocess.Popen(
+            command, env=variables, stdout=-1, stderr=-1, text=True
+        ) as second:
+            assert second.stderr is not None
+            said = second.stderr.readline()
+            assert said.startswith("Another process makes ")
+            assert said.endswith(": waiting\n")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            assert second.communicate()[0].endswith("['late']\n")
 
 
 def test_packages_that_are_not_to_be_had(copy: Path) -> None:

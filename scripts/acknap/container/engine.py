@@ -16,6 +16,7 @@ from acknap.base.progress import say, working
 # docker has no BuildKit without it, from 18.09 to 22; later versions need buildx.
 _VARIABLES = {"DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
 
+_OWN = "or put `docker/engine.sh` before the command, as root: it brings one up"
 _STEP = re.compile(r"^#\d+ (\[\S+ +\d+/\d+\] .{1,60})", re.MULTILINE)
 _HARNESS_ERROR = re.compile(r"^(?:#\d+ +[\d.]+ +)?error: (.+)$", re.MULTILINE)
 _ENGINE_ERROR = re.compile(r"^(?:#\d+ )?(?:ERROR|Error|error): (.+)$", re.MULTILINE)
@@ -112,12 +113,16 @@ def find() -> Engine:
         version, options = _call(program, "version"), _call(program, "build", "--help")
         if version.returncode:
             said = last_line(version.stderr)
-            faults.append(f"{program} finds no engine that answers ({said}): start it")
+            faults.append(
+                f"{program} finds no engine that answers ({said}): start it, {_OWN}"
+            )
         elif "--secret" not in options.stdout:
             faults.append(f"{program} has no BuildKit: install its buildx plugin")
         else:
             return Engine(program, "--build-context" in options.stdout)
-    raise HarnessError(faults[0] if faults else "no docker on PATH: install it")
+    raise HarnessError(
+        faults[0] if faults else f"no docker on PATH: install it, {_OWN}"
+    )
 
 
 def reason(output: str) -> str:

@@ -148,8 +148,13 @@ def _version(wheel: Path, target: Target) -> Version:
         name, version, _, _ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename:
         raise HarnessError(f"{wheel} does not have the name of a wheel") from None
-    if name != "torch" or version.public != target.release:
-        raise HarnessError(f"{wheel} is not a wheel of torch {target.release}")
+    if name != "torch":
+        raise HarnessError(f"{wheel} is not a wheel of torch")
+    if version.public != target.release:
+        raise HarnessError(
+            f"{wheel} is of torch {version.public}, not {target.release}: add --target "
+            f"v{version.public}"
+        )
     return version
 
 

@@ -19,7 +19,7 @@ from acknap.base.text import short
 from acknap.knapsack import instance_file
 from acknap.models.budgets import parse
 from acknap.models.parted import Parted
-from acknap.models.tracer import TRANSFORMERS, Tracer
+from acknap.models.tracer import TRANSFORMERS, Tracer, require_module
 from acknap.torches import environments
 from acknap.torches.inspect import inspect
 from acknap.upstream.targets import Targets
@@ -68,6 +68,7 @@ def run_capture(
     Raises:
         HarnessError: The model cannot be captured.
     """
+    require_module(model)
     asked = parse(budgets) if budgets else []
     release = targets.get(target)
     made = {"stock": environments.stock(layout, release)}

@@ -1,5 +1,6 @@
 """`solve`: every solver on one captured knapsack, as a table."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -28,6 +29,7 @@ from acknap.torches.worker import WorkerError
 from acknap.upstream.targets import Targets
 
 _LIMIT = 60.0  # seconds of one solve
+_PERCENT = 100
 _CURVE = 100  # budgets of a plot
 _UNITS = {"flops": "flop", "profile": "ms"}
 _LEGEND = """\
@@ -81,7 +83,7 @@ def run_solve(
         plot: Where to draw the frontier.
 
     Returns:
-        0.
+        0, or 1 if the numbers are too large for any solver.
 
     Raises:
         HarnessError: The file is no instance, or an environment cannot be made.
@@ -90,6 +92,11 @@ def run_solve(
     contenders = list(USUAL) if solvers is None else choose(solvers)
     if plot and (plot.suffix != ".svg" or not plot.absolute().parent.is_dir()):
         raise HarnessError(f"--plot {plot}: name an .svg file in a folder that exists")
+    lists = {"memory": instance.memory, "runtimes": instance.runtimes}
+    for name, values in (lists | {"bytes": instance.sizes}).items():
+        if not math.isfinite(_PERCENT * sum(values)):
+            say(f"{file}: the sum of {name} is too large for a float: scale it down")
+            return 1
     release = targets.get(target)
     found = environments.stock(layout, release), environments.patched(layout, release)
     for environment in found:

@@ -77,6 +77,21 @@ class Tracer(Worker):
             raise HarnessError(error.message if known else str(error)) from error
 
 
+def require_module(model: str) -> None:
+    """Refuse a file in the place of a module, before anything is made.
+
+    Raises:
+        HarnessError: With the name to give instead.
+    """
+    file, _, function = model.partition(":")
+    if file.endswith(".py"):
+        path = Path(file)
+        raise HarnessError(
+            f"{file} is a file: name its module, {path.stem}:{function or 'FUNCTION'}, "
+            f"in the folder {path.parent.absolute()}"
+        )
+
+
 def transformers(layout: Layout) -> Path:
     """Return the folder of the transformers library, installed on first use.
 

@@ -151,6 +151,17 @@ def _apply_to_checkout(
     if staged:
         raise HarnessError(f"{checkout} has staged changes of {staged[0]}: commit them")
     files = pristine.head_files(checkout, target.files)
+    blobs = {path: git.blob_id(content) for path, content in files.items()}
+    # In a tree of our own, which has the tag, commits may have been edited.
+    in_it = git.has_ref(checkout, PRISTINE) or blobs == {
+        **target.before,
+        **target.after,
+    }
+    if in_it and blobs != target.before:
+        raise HarnessError(
+            f"the series is already in {checkout}: to change it, commit there and run "
+            f"`./scripts/harness export {checkout}`"
+        )
     advice = (
         f"the series for {target.name} goes onto that release, once; "
         f"run `git -C {checkout} checkout {target.name}`"

@@ -264,12 +264,16 @@ class TestEngine:
     ) -> None:
         engine.program.unlink()
         monkeypatch.setenv("PATH", str(engine.folder))
-        assert build(repository).error == "error: no docker on PATH: install it"
+        assert build(repository).error == (
+            "error: no docker on PATH: install it, or put `docker/engine.sh` before "
+            "the command, as root: it brings one up"
+        )
 
     def test_not_running(self, engine: Engine, repository: Repository) -> None:
         engine.does("version", "echo 'Is the docker daemon running?' >&2; exit 1")
         error = build(repository).error
         assert "finds no engine that answers (Is the docker daemon running?)" in error
+        assert "start it, or put `docker/engine.sh` before the command" in error
 
     def test_no_buildkit(self, engine: Engine, repository: Repository) -> None:
         engine.does("help", "echo --file")

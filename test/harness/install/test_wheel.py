@@ -132,9 +132,9 @@ def test_wheel_with_a_label_and_a_build(repository: Repository, tmp_path: Path) 
         (
             "torch-1.1.0-py3-none-any.whl",
             wheel("1.1.0"),
-            "is not a wheel of torch 1.0.0",
+            "is of torch 1.1.0, not 1.0.0: add --target v1.1.0",
         ),
-        ("numpy-1.0.0-py3-none-any.whl", wheel("1.0.0"), "not a wheel of torch 1.0.0"),
+        ("numpy-1.0.0-py3-none-any.whl", wheel("1.0.0"), "is not a wheel of torch"),
         (RELEASED, wheel("1.1.0"), "no item named 'torch-1.0.0.dist-info/METADATA'"),
         (RELEASED, wheel("1.0.0", **{CONFIG: "x = 1\n"}), f"{CONFIG} of "),
         (

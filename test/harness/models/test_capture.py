@@ -157,6 +157,15 @@ def test_an_interrupted_capture_leaves_whole_files_only(toy: Toy) -> None:
         assert instance_file.load(path).model == "3,0,2,4"
 
 
+def test_a_file_in_the_place_of_a_module(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("acknap.torches.environments.stock")  # none is made
+    message = r"unet.py is a file: name its module, unet:make, in the folder .*/models$"
+    with pytest.raises(HarnessError, match=message):
+        run(toy, "models/unet.py:make")
+
+
 def test_budgets_are_checked_before_the_model_is_built(toy: Toy) -> None:
     with pytest.raises(HarnessError, match="budget '2'"):
         run(toy, "3", "0.1,2")
@@ -226,6 +235,12 @@ def parts():
 def fails():
     raise ValueError("no\\nluck")
 
+def long():
+    raise ValueError("first" + 500 * " and so on" + " the reason")
+
+def shapes():
+    return nn.Linear(64, 64), torch.ones(4096, 65)
+
 def frozen():
     return nn.Linear(2, 2).requires_grad_(False), torch.randn(1, 2)
 
@@ -288,6 +303,11 @@ def test_a_graph_of_which_nothing_can_be_saved(traced: Tracer) -> None:
     ("name", "message"),
     [
         ("fails", "toy_model:fails: ValueError: no luck$"),
+        (
+            "long",
+            "^toy_model:long: ValueError: first and .{,400} and so on the reason$",
+        ),
+        ("shapes", "^.{,150}TorchRuntimeError: .{,400}same reduction dim.{,60}$"),
         ("frozen", "no parameter or input of the model requires a gradient"),
         ("content", "it is called on the meta device"),
         ("absent", "has no attribute 'absent'"),

@@ -98,6 +98,18 @@ def test_a_line_for_each_budget_and_solver(
     assert rows[-1] == "0.5 stock.greedy 0.00 no 0.00 150.00 1e+02"
 
 
+@pytest.mark.parametrize("name", ["memory", "runtimes", "bytes"])
+def test_numbers_that_overflow_are_one_line(
+    toy: Toy, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    large = INSTANCE | {name: [1e308, 1e308, 0.0]}
+    path = toy.write("toy.json", json.dumps(large))
+    assert run(toy, "0.5") == 1
+    said = capsys.readouterr()
+    text = f"{path}: the sum of {name} is too large for a float: scale it down\n"
+    assert (said.out, said.err) == ("", text)
+
+
 def test_a_solver_that_the_release_lacks(
     toy: Toy, capsys: pytest.CaptureFixture[str]
 ) -> None:

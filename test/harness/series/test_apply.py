@@ -101,8 +101,24 @@ class TestCheckout:
         ]
         assert (tree.path / NEW).read_text() == "NEW = 1\n"
         again = repository.run("apply", "v1.1.0", tree.path).error
+        assert f"the series is already in {tree.path}: " in again
+        tree.replace(SOLVER, "sorted", "list")
+        tree.commit("Something else")
+        again = repository.run("apply", "v1.1.0", tree.path).error
         assert f"{SOLVER} of {tree.path} at HEAD has blob id" in again
         assert "goes onto that release, once" in again
+
+    def test_a_tree_that_apply_made(self, repository: Repository) -> None:
+        """Also with commits of the user's: what to do is `export`."""
+        repository.add_series()
+        tree = repository.tree()
+        tree.replace(SOLVER, "len", "sum")
+        tree.commit("Edit")
+        error = repository.run("apply", "v1.0.0", tree.path).error
+        assert error.endswith(
+            f"the series is already in {tree.path}: to change it, commit there and run "
+            f"`./scripts/harness export {tree.path}`"
+        )
 
     def test_other_release(self, repository: Repository) -> None:
         repository.add_series()

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import flop_counter
 
 from acknap.inside.models.builtin import Built
-from acknap.inside.models.named import ModelError, build
+from acknap.inside.models.named import ModelError, build, one_line
 
 _operators: Any = partitioners.get_default_op_list
 _ATTENTION: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -130,8 +130,7 @@ def _compile(
         with mode, contextlib.redirect_stdout(sys.stderr), kept:
             run(*built.arguments, **built.keywords)
     except Exception as error:
-        text = " ".join(str(error).split())[:300]
-        raise ModelError(f"{model}: {type(error).__name__}: {text}") from error
+        raise ModelError(f"{model}: {one_line(error)}") from error
     return found
 
 

@@ -27,6 +27,7 @@ _TASKS = {
 }
 _BATCH = {_IMAGE: 32}
 _LENGTH = 1024
+_MOST = 400  # characters of an error
 
 
 class ModelError(Exception):
@@ -63,7 +64,7 @@ def _users(module: str, name: str) -> Built:
         with contextlib.redirect_stdout(sys.stderr):
             found = getattr(importlib.import_module(module), name)()
     except (Exception, SystemExit) as error:
-        text = _one_line(error)
+        text = one_line(error)
         if "meta" in text:
             text += " (it is called on the meta device: its tensors have no content)"
         raise ModelError(f"{module}:{name}: {text}") from error
@@ -107,7 +108,7 @@ def _transformers(text: str) -> Built:
             config = library.AutoConfig.for_model(name, **options, use_cache=False)
             made = getattr(library, _TASKS[task]).from_config(config, **chosen)
         except (ValueError, TypeError, AttributeError, ImportError) as error:
-            raise ModelError(f"transformers:{name}: {_one_line(error)}") from error
+            raise ModelError(f"transformers:{name}: {one_line(error)}") from error
     if length is None:
         length = min(_LENGTH, getattr(config, "max_position_embeddings", _LENGTH))
     return Built(made, (), _inputs(task, config, batch, length))
@@ -158,6 +159,11 @@ def _count(options: dict[str, Any], name: str) -> int | None:
     return value
 
 
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+def one_line(error: BaseException) -> str:
+    """Say what failed, and why, which torch says at the end of a long message."""
+    # What dynamo says after the reason: a stack, and how to be told more.
+    said, _, _ = str(error).partition("\n\nfrom user code:")
+    text = " ".join(said.split())
+    if len(text) > _MOST:
+        text = f"{text[: _MOST // 4]} ... {text[-_MOST * 3 // 4 :]}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -116,7 +116,7 @@ class Toy:
     @property
     def folder(self) -> Path:
         """Where `compare` writes if it is not told."""
-        return self.layout.results / "compare-v1.0.0-against-v1.0.0"
+        return self.layout.build / "compare-v1.0.0-against-v1.0.0"
 
     def record(self) -> dict[str, Any]:
         """Return the JSON that `compare` wrote."""

@@ -4,6 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from acknap.base.errors import HarnessError
+
 # Scripts that a foreign Python runs.
 INSIDE = Path(__file__).parents[1] / "inside"
 
@@ -51,6 +53,18 @@ class Layout:
     @property
     def results(self) -> Path:
         return self.root / "results"
+
+    def output(self, name: str, out: Path | None, *, record: bool) -> Path:
+        """The folder of a command's output: in build/, which git ignores.
+
+        Args:
+            name: The folder's.
+            out: The folder that the user asked for, if any.
+            record: Whether it is one in results/, to be committed.
+        """
+        if out and record:
+            raise HarnessError("--record writes into results/: leave out --out")
+        return (out or (self.results if record else self.build) / name).absolute()
 
     def relative(self, path: Path) -> str:
         """`path` as a user in the repository's root would type it."""

@@ -48,6 +48,7 @@ def run_bench(
     target: str,
     *,
     quick: bool,
+    record: bool,
 ) -> int:
     """Measure the points that are not in the record yet.
 
@@ -57,6 +58,7 @@ def run_bench(
         claims: Names of the claims to measure; all if empty.
         target: Name of the release, stock and patched.
         quick: Measure the short list of points.
+        record: Go on with the record in results/, instead of the one in build/.
 
     Returns:
         0: what the points say is for `report`.
@@ -64,6 +66,7 @@ def run_bench(
     Raises:
         HarnessError: An environment cannot be made, or there is no such claim.
     """
+    name = QUICK if quick else FULL
     points = plan(layout, quick=quick)
     if claims:
         topics = bench_claims.topics(layout, claims)
@@ -79,16 +82,16 @@ def run_bench(
         Partition(layout, pythons) as partition,
         InThreads(layout, session) as threads,
     ):
-        record = bench_record.open_record(
-            layout.results / (QUICK if quick else FULL),
+        raw = bench_record.open_record(
+            layout.output(name, None, record=record),
             _key(layout, release, session, pythons),
             {"command": "./scripts/harness bench" + (" --quick" if quick else "")},
         )
         measure = Measure(layout, session)
         kinds: dict[str, _Measuring] = {"partition": partition, "threads": threads}
-        _measure(lambda p: kinds.get(p.kind, measure)(p), record, points)
-    print(f"Record: {layout.relative(record.path)}")
-    print("Draw it: ./scripts/harness report")
+        _measure(lambda p: kinds.get(p.kind, measure)(p), raw, points)
+    print(f"Record: {layout.relative(raw.path)}")
+    print(f"Draw it: ./scripts/harness report {name}{' --record' if record else ''}")
     return 0
 
 

@@ -13,8 +13,10 @@ from acknap.cli import docker, studies
 from acknap.cli.options import (
     Both,
     Json,
+    Out,
     Patched,
     Python,
+    Record,
     release,
     table,
 )
@@ -208,28 +210,29 @@ def compare(
         Path | None,
         Option(help="Also run upstream's own tests from this PyTorch checkout."),
     ] = None,
-    out: Annotated[
-        Path | None, Option(help="Where the report goes, instead of results/.")
-    ] = None,
+    out: Out = None,
+    record: Record = False,
     as_json: Json = False,
 ) -> None:
     """Run the suite on a stock and on a patched release and say what differs."""
     from acknap.suite.compare import run_compare
 
-    sys.exit(run_compare(*table(), target, against, checkout, out, as_json))
+    status = run_compare(
+        *table(), target, against, checkout, out, as_json, record=record
+    )
+    sys.exit(status)
 
 
 @app.command(rich_help_panel="Verify")
 def plugin(
     target: Annotated[str, Option(help="The release.")] = "v2.13.0",
-    out: Annotated[
-        Path | None, Option(help="Where the record goes, instead of results/.")
-    ] = None,
+    out: Out = None,
+    record: Record = False,
 ) -> None:
     """Test the package for an unpatched torch on a stock release."""
     from acknap.suite.plugin import run_plugin
 
-    sys.exit(run_plugin(*table(), target, out))
+    sys.exit(run_plugin(*table(), target, out, record=record))
 
 
 @app.command(rich_help_panel="Reproduce")
@@ -247,6 +250,7 @@ def bench(
         bool, Option("--list", help="Only name the claims, and say what each is.")
     ] = False,
     target: Both = "v2.10.0",
+    record: Record = False,
 ) -> None:
     """Measure the published claims and ours; goes on where it was stopped."""
     if listed:
@@ -256,7 +260,7 @@ def bench(
         return
     from acknap.bench.run import run_bench
 
-    sys.exit(run_bench(*table(), claims or [], target, quick=quick))
+    sys.exit(run_bench(*table(), claims or [], target, quick=quick, record=record))
 
 
 @app.command(rich_help_panel="Reproduce")
@@ -264,15 +268,19 @@ def report(
     name: Annotated[
         str | None,
         Argument(
-            help="bench or bench-quick, under results/; the newest if none.",
+            help="bench or bench-quick; the newest record in build/ if none.",
             metavar="[NAME]",
         ),
     ] = None,
+    record: Annotated[
+        bool,
+        Option("--record", help="The record in results/, and README.md with it."),
+    ] = False,
 ) -> None:
     """Draw tables, plots and a page from what bench measured."""
     from acknap.report.page import run_report
 
-    sys.exit(run_report(Layout.default(), name))
+    sys.exit(run_report(Layout.default(), name, record=record))
 
 
 @app.command(rich_help_panel="Maintain")

@@ -22,7 +22,10 @@ Models = Annotated[
     list[str] | None,
     Argument(help="Their names; all if none.", metavar="[MODEL]..."),
 ]
-Out = Annotated[Path | None, Option(help="Where it goes, instead of results/.")]
+Out = Annotated[Path | None, Option(help="Where it goes, instead of build/.")]
+Record = Annotated[
+    bool, Option("--record", help="Write into results/, to be committed.")
+]
 Json = Annotated[bool, Option("--json", help="Print JSON on stdout.")]
 
 

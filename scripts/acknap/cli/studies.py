@@ -1,65 +1,65 @@
 """The command lines of what measures models or random programs, and reports."""
 
+import importlib
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Option
 
-from acknap.cli.options import Both, Models, Out, Patched, table
+from acknap.cli.options import Both, Models, Out, Record, table
 
 app = typer.Typer()
 
-
-@app.command(rich_help_panel="Reproduce")
-def blocks(models: Models = None, target: Both = "v2.13.0", out: Out = None) -> None:
-    """Measure live bytes if each block of a model is compiled."""
-    from acknap.models.blocks import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def peaks(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
-    """Compare the peak of a step: released, with exact, and bounded."""
-    from acknap.peaks.peaks import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command("by-hand", rich_help_panel="Reproduce")
-def by_hand(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
-    """Compare plans by the peak with checkpointing that people write by hand."""
-    from acknap.peaks.by_hand import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def limits(models: Models = None, target: Patched = "v2.10.0", out: Out = None) -> None:
-    """Train within limits in bytes, and measure what is allocated."""
-    from acknap.peaks.limits import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
-
-
-@app.command(rich_help_panel="Reproduce")
-def public(models: Models = None, target: Both = "v2.10.0", out: Out = None) -> None:
-    """Compare simulated peaks with those that others measured on a GPU."""
-    from acknap.peaks.public import STUDY
-
-    sys.exit(STUDY.run(*table(), target, models or [], out))
+# Each command with the module that has its STUDY, the usual release, and what it does.
+_STUDIES = {
+    "blocks": (
+        "models.blocks",
+        "v2.13.0",
+        "Measure live bytes if each block of a model is compiled.",
+    ),
+    "peaks": (
+        "peaks.peaks",
+        "v2.10.0",
+        "Compare the peak of a step: released, with exact, and bounded.",
+    ),
+    "by-hand": (
+        "peaks.by_hand",
+        "v2.10.0",
+        "Compare plans by the peak with checkpointing that people write by hand.",
+    ),
+    "limits": (
+        "peaks.limits",
+        "v2.10.0",
+        "Train within limits in bytes, and measure what is allocated.",
+    ),
+    "public": (
+        "peaks.public",
+        "v2.10.0",
+        "Compare simulated peaks with those that others measured on a GPU.",
+    ),
+    "optimum": (
+        "peaks.optimum",
+        "v2.10.0",
+        "Compare plans by the peak of small graphs with the optimum.",
+    ),
+}
 
 
-@app.command(rich_help_panel="Reproduce")
-def optimum(
-    models: Models = None, target: Patched = "v2.10.0", out: Out = None
-) -> None:
-    """Compare plans by the peak of small graphs with the optimum."""
-    from acknap.peaks.optimum import STUDY
+def _add(name: str, module: str, usual: str, does: str) -> None:
+    @app.command(name, help=does, rich_help_panel="Reproduce")
+    def run(
+        models: Models = None,
+        target: Both = usual,
+        out: Out = None,
+        record: Record = False,
+    ) -> None:
+        study = importlib.import_module(f"acknap.{module}").STUDY
+        sys.exit(study.run(*table(), target, models or [], out, record=record))
 
-    sys.exit(STUDY.run(*table(), target, models or [], out))
+
+for _name, _row in _STUDIES.items():
+    _add(_name, *_row)
 
 
 @app.command(rich_help_panel="Reproduce")
@@ -67,9 +67,7 @@ def fuzz(
     programs: Annotated[int, Option(min=1, help="How many.")] = 100,
     first: Annotated[int, Option(min=0, help="The seed of the first one.")] = 0,
     target: Both = "v2.10.0",
-    out: Annotated[
-        Path | None, Option(help="Where it goes, instead of build/.")
-    ] = None,
+    out: Out = None,
 ) -> None:
     """Run random training programs, and look for plans that are wrong.
 

@@ -15,7 +15,8 @@ from acknap.container.engine import Engine
 from acknap.container.image import Image, Stage, secrets
 from acknap.upstream.targets import Target
 
-_REPORT = ("compare.json", "compare.md")
+# What it writes belongs to another user, and has to be removed by this one.
+_COMPARE = 'umask 0; exec ./scripts/harness compare --target "$TARGET" --out "$0"'
 _CANNOT_START = (125, 126, 127)
 
 
@@ -52,29 +53,32 @@ def compare(
     """Compare stock and patched inside a container; return what `compare` returns.
 
     Args:
-        out: Folder of the report, one under build/docker/ if None.
+        out: Folder of report and logs, one under build/docker/ if None.
         as_json: Print the JSON report instead of the summary.
     """
-    folder = out or layout.build / "docker" / f"compare-{target.name}"
+    name = f"docker/compare-{target.name}"
+    folder = layout.output(name, out, record=False)
     require_folder(folder)
     engine, tag = _build(layout, target, Stage.compare, options)
     scratch = layout.build / "docker"
-    with tempfile.TemporaryDirectory(prefix="out-", dir=scratch) as name:
-        mounted = Path(name)
+    with tempfile.TemporaryDirectory(prefix="out-", dir=scratch) as temporary:
+        mounted = Path(temporary)
         mounted.chmod(0o777)  # the container's user is another one
+        # Under the name that the folder has here: of the paths that are printed, each
+        # leads somewhere when the container is gone.
+        given = ["--network=none", f"--volume={mounted}:{folder}", *_terminal()]
         status = engine.run(
-            ["--network=none", f"--volume={mounted}:/out", *_terminal(), tag],
+            [*given, tag, "sh", "-c", _COMPARE, folder],
             stdout=subprocess.DEVNULL if as_json else None,
         )
         if status in _CANNOT_START:
             raise HarnessError(f"{tag} cannot be run: see what the engine said")
-        written = [file for file in _REPORT if (mounted / file).is_file()]
-        for file in written:
-            write_atomic(folder / file, (mounted / file).read_bytes())
-    if written and as_json:
+        written = [path for path in mounted.rglob("*") if path.is_file()]
+        for path in written:
+            write_atomic(folder / path.relative_to(mounted), path.read_bytes())
+        reported = (mounted / "compare.json").is_file()
+    if reported and as_json:
         print((folder / "compare.json").read_text(), end="")
-    elif written:
-        print(f"Report: {layout.relative(folder / 'compare.md')}")
     return status
 
 

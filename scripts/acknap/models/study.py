@@ -46,6 +46,8 @@ class Study:
         target: str,
         models: Sequence[str],
         out: Path | None,
+        *,
+        record: bool,
     ) -> int:
         """Measure what the record lacks, and report; goes on where it was stopped.
 
@@ -54,7 +56,8 @@ class Study:
             targets: The release table.
             target: The release, as published, patched, or both.
             models: Names that the worker knows; all if none.
-            out: The folder, instead of results/NAME-RELEASE.
+            out: The folder, instead of build/NAME-RELEASE.
+            record: Whether it is results/NAME-RELEASE.
 
         Returns:
             The exit status of the report.
@@ -63,7 +66,8 @@ class Study:
             HarnessError: An environment cannot be made, or a run failed.
         """
         release = targets.get(target)
-        folder = (out or layout.results / f"{self.name}-{release.name}").absolute()
+        name = f"{self.name}-{release.name}"
+        folder = layout.output(name, out, record=record)
         require_folder(folder)
         for side in self.sides:
             self._record(layout, release, models, folder, side)

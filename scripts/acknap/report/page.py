@@ -37,12 +37,13 @@ _VERDICTS = {"holds": "holds", "does not hold": "fails"}
 _VERDICTS |= dict.fromkeys(("not measured", "reported"), "open")
 
 
-def run_report(layout: Layout, name: str | None) -> int:
-    """Draw the report of a record, and put a full one's claims into the README.
+def run_report(layout: Layout, name: str | None, *, record: bool) -> int:
+    """Draw the report of a record.
 
     Args:
         layout: The repository.
-        name: Folder under results/; the one with the newest record if None.
+        name: The record's folder; the one in build/ that grew last if None.
+        record: Draw the one in results/, and put a full one's claims into the README.
 
     Returns:
         0: claims that do not hold are the report's content, not its failure.
@@ -50,18 +51,19 @@ def run_report(layout: Layout, name: str | None) -> int:
     Raises:
         HarnessError: There is no record.
     """
-    folder, record = _find(layout, name)
-    verdicts = [judge(c, record) for c in claims.load(layout)]
-    plots = charts.draw(record)
-    page = as_markdown(record, verdicts, tuple(plots))
+    found = _find(layout, name, record=record)
+    folder, raw = layout.output(found.name, None, record=record), newest(found)
+    verdicts = [judge(c, raw) for c in claims.load(layout)]
+    plots = charts.draw(raw)
+    page = as_markdown(raw, verdicts, tuple(plots))
     files = {"REPORT.md": page, "report.html": as_html(page), **plots}
     for file, content in files.items():
         write_atomic(folder / file, content.encode())
         print(layout.relative(folder / file))
-    if folder.name == FULL:
+    if record and folder.name == FULL:
         readme = layout.root / "README.md"
         text = readme.read_text(encoding="utf-8")
-        section = as_section(record, verdicts, folder.name, tuple(plots))
+        section = as_section(raw, verdicts, folder.name, tuple(plots))
         write_atomic(readme, splice(text, section).encode())
         print("README.md: claims rewritten")
     width = max(len(verdict.claim.name) for verdict in verdicts)
@@ -134,17 +136,19 @@ def splice(text: str, section: str) -> str:
     return f"{before}{START}\n{section}\n{END}{after}"
 
 
-def _find(layout: Layout, name: str | None) -> tuple[Path, Record]:
-    if name is not None:
-        folder = layout.results / name
-        return folder, newest(folder)
-    folders = [layout.results / one for one in (FULL, QUICK)]
-    found = [
-        (folder, newest(folder)) for folder in folders if any(folder.glob(f"{PREFIX}*"))
-    ]
-    if not found:
-        raise HarnessError("there is no record yet: run `./scripts/harness bench`")
-    return max(found, key=lambda pair: pair[1].last_change)
+def _find(layout: Layout, name: str | None, *, record: bool) -> Path:
+    """The folder of the record to draw; one in results/ if there is none in build/."""
+    names = [name] if name else [FULL] if record else [FULL, QUICK]
+    homes = [layout.results] if record else [layout.build, layout.results]
+    for home in homes:
+        found = [home / one for one in names if any((home / one).glob(f"{PREFIX}*"))]
+        if found:
+            return max(found, key=lambda folder: newest(folder).last_change)
+    command = "bench --quick" if name == QUICK else "bench"
+    raise HarnessError(
+        f"there is no record yet: run `./scripts/harness {command}"
+        f"{' --record' if record else ''}`"
+    )
 
 
 def _conclusion(verdicts: Sequence[Verdict]) -> str:

@@ -31,6 +31,8 @@ def run_compare(
     checkout: Path | None,
     out: Path | None,
     as_json: bool,
+    *,
+    record: bool = False,
 ) -> int:
     """Compare a patched target with a stock release and report what differs.
 
@@ -40,8 +42,9 @@ def run_compare(
         target: Name of the patched target.
         against: Name of the stock target, the same release if None.
         checkout: A PyTorch checkout whose own tests are run too.
-        out: Folder of the report, one under results/ if None.
+        out: Folder of report and logs, instead of one under build/.
         as_json: Print the JSON report instead of the summary.
+        record: Whether the report goes into one under results/.
 
     Returns:
         0 if nothing regressed, fails or is missing and every claim holds, else 1.
@@ -51,7 +54,8 @@ def run_compare(
     """
     patched, stock = targets.get(target), targets.get(against or target)
     name = f"compare-{patched.name}-against-{stock.name}"
-    folder, logs = out or layout.results / name, layout.build / name
+    folder = layout.output(name, out, record=record)
+    logs = layout.output(name, out, record=False)
     require_folder(folder)
     claimed = fixed.load(layout.suite.parent / "fixed.toml")
     command = _command(patched.name, stock.name, checkout)

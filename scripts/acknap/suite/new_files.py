@@ -16,7 +16,7 @@ def of_suite(suite: Path) -> dict[str, frozenset[Import]]:
 
     Imports of a helper file beside the tests count for each test file that uses it.
     """
-    direct = {path.stem: _of_file(path) for path in suite.glob("*.py")}
+    direct = {path.stem: _of_file(path) for path in sorted(suite.glob("*.py"))}
     return {
         f"{stem}.py": _closure(stem, direct)
         for stem in direct

@@ -27,7 +27,6 @@ class Outcome:
 
     status: Status
     message: str = ""
-    seconds: float = 0.0
 
     @property
     def bad(self) -> bool:
@@ -90,7 +89,6 @@ def _test_id(case: TestCase) -> str:
 
 
 def _outcome(case: TestCase) -> Outcome:
-    seconds = float(case.time or 0.0)
     for kind, status in (
         (Error, Status.ERROR),
         (Failure, Status.FAILED),
@@ -98,8 +96,8 @@ def _outcome(case: TestCase) -> Outcome:
     ):
         for result in case.result:
             if isinstance(result, kind):
-                return Outcome(status, _message(result), seconds)
-    return Outcome(Status.PASSED, "", seconds)
+                return Outcome(status, _message(result))
+    return Outcome(Status.PASSED)
 
 
 def _message(result: Error | Failure | Skipped) -> str:

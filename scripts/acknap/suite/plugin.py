@@ -22,7 +22,9 @@ WORKER = INSIDE / "models" / "saved_sets.py"
 MODELS = ("convnet", "decoder", "encoder", "moe")
 
 
-def run_plugin(layout: Layout, targets: Targets, name: str, out: Path | None) -> int:
+def run_plugin(
+    layout: Layout, targets: Targets, name: str, out: Path | None, *, record: bool
+) -> int:
     """Test the package on a release in all ways, and write what came out.
 
     Its own tests run in the stock release, and so does the suite of the series, with
@@ -33,7 +35,8 @@ def run_plugin(layout: Layout, targets: Targets, name: str, out: Path | None) ->
         layout: The repository.
         targets: The table of releases.
         name: The release.
-        out: The folder of the record, instead of results/plugin-RELEASE.
+        out: The folder of the record, instead of build/plugin-RELEASE.
+        record: Whether it is results/plugin-RELEASE.
 
     Returns:
         0 if all is as it should be, else 1.
@@ -42,7 +45,7 @@ def run_plugin(layout: Layout, targets: Targets, name: str, out: Path | None) ->
         HarnessError: An environment cannot be made, or a run proves nothing.
     """
     target = targets.get(name)
-    folder = (out or layout.results / f"plugin-{target.name}").absolute()
+    folder = layout.output(f"plugin-{target.name}", out, record=record)
     environment = with_plugin(layout, targets, target)
     patched = environments.patched(layout, target)
     work = layout.build / "plugin" / target.name
@@ -51,7 +54,7 @@ def run_plugin(layout: Layout, targets: Targets, name: str, out: Path | None) ->
     cannot = _cannot(layout, suite)
     failed = {test for test, outcome in suite.outcomes.items() if outcome.bad}
     plans = compare_plans(environment, patched, MODELS)
-    record = {
+    content = {
         "release": target.release,
         "own tests": _count(own),
         "suite on the package": _count(suite),
@@ -59,7 +62,9 @@ def run_plugin(layout: Layout, targets: Targets, name: str, out: Path | None) ->
         "failed": sorted(failed - cannot.keys()),
         "plans are those of patched torch": plans,
     }
-    write_atomic(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
+    write_atomic(
+        folder / "record.json", (json.dumps(content, indent=1) + "\n").encode()
+    )
     say(f"Record: {layout.relative(folder)}")
     passed = own.passed and failed <= cannot.keys() and all(plans.values())
     return 0 if passed else 1

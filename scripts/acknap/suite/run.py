@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -44,8 +43,6 @@ class SuiteRun:
     files: Mapping[str, str]
     outcomes: Mapping[str, Outcome]
     exit_status: int
-    started: str
-    seconds: float
 
     @property
     def passed(self) -> bool:
@@ -91,13 +88,11 @@ def run(
         shutil.copytree(suite, work / "suite", ignore=hidden)
         # A configuration of its own: none of the harness's, none of the user's.
         (work / "suite" / "pytest.ini").write_text("[pytest]\n")
-        started, clock = datetime.now(UTC), time.monotonic()
         variables = clean_variables(work)
         if first is not None:
             variables["PYTHONPATH"] = str(first)
         log = out / "pytest.log" if quiet else None
         status = _pytest(environment, work, variables, files, log)
-        seconds = round(time.monotonic() - clock, 3)
         results = outcomes.read(work / "junit.xml", status, where)
         shutil.copyfile(work / "junit.xml", out / "junit.xml")
         hashes = _hashes(work / "suite", leave_out)
@@ -115,8 +110,6 @@ def run(
         files=hashes,
         outcomes=results,
         exit_status=status,
-        started=started.isoformat(timespec="seconds"),
-        seconds=seconds,
     )
 
 

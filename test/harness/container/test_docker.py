@@ -41,12 +41,14 @@ echo '#7 [base 2/6] RUN true' >&2
 RUN = """
 for argument; do
     case $argument in
-        --volume=*) out=${argument#--volume=} out=${out%:/out} ;;
+        --volume=*) out=${argument#--volume=} out=${out%%:*} ;;
     esac
 done
 ls -ld "$out" >"$here/mode"
 echo '{"tests": []}' >"$out/compare.json"
 echo '# Report' >"$out/compare.md"
+mkdir -p "$out/suite/stock"
+echo 'a test' >"$out/suite/stock/pytest.log"
 echo 'a table'
 exit 1
 """
@@ -225,14 +227,17 @@ class TestCompare:
     def test_report_comes_out(self, engine: Engine, repository: Repository) -> None:
         result = repository.run("docker", "compare", "--target", "v1.0.0")
         assert result.status == 1
-        assert "Report: build/docker/compare-v1.0.0/compare.md\n" in result.out
         folder = repository.root / "build/docker/compare-v1.0.0"
         assert (folder / "compare.md").read_text() == "# Report\n"
+        assert (folder / "suite/stock/pytest.log").read_text() == "a test\n"
         assert (engine.folder / "mode").read_text().startswith("drwxrwxrwx")
         assert not list((repository.root / "build/docker").glob("out-*"))
         (call,) = engine.calls("run")
         assert "--rm" in call
         assert "--network=none" in call
+        # The paths that compare prints in there are those of here.
+        assert f":{folder} " in call
+        assert call.endswith(f' --out "$0" {folder}')
 
     @pytest.mark.usefixtures("engine")
     def test_json(self, repository: Repository, tmp_path: Path) -> None:

@@ -42,8 +42,9 @@ def _browser() -> str | None:
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """A repository with the real claims, a README and a full record."""
+    monkeypatch.delenv("ACKNAP_BUILD", raising=False)
     made = Layout(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(REAL.root / bench_claims.FILE, tmp_path / bench_claims.FILE)
@@ -54,7 +55,7 @@ def layout(tmp_path: Path) -> Layout:
 
 @pytest.fixture
 def report(layout: Layout) -> Path:
-    run_report(layout, None)
+    run_report(layout, None, record=True)
     return layout.results / "bench"
 
 
@@ -198,7 +199,7 @@ def test_report_files(report: Path) -> None:
 def test_report_is_the_same_every_time(report: Path, layout: Layout) -> None:
     before = {path: path.read_bytes() for path in report.iterdir()}
     readme = (layout.root / "README.md").read_text()
-    run_report(layout, "bench")
+    run_report(layout, "bench", record=True)
     assert {path: path.read_bytes() for path in report.iterdir()} == before
     assert (layout.root / "README.md").read_text() == readme
 
@@ -218,10 +219,26 @@ def test_readme(layout: Layout) -> None:
 
 
 def test_quick_record_leaves_the_readme_alone(layout: Layout) -> None:
-    make(layout.results / "bench-quick", "./scripts/harness bench --quick")
-    run_report(layout, "bench-quick")
+    for home in (layout.results, layout.build):
+        make(home / "bench-quick", "./scripts/harness bench --quick")
+        run_report(layout, "bench-quick", record=home == layout.results)
+        assert (layout.root / "README.md").read_text() == "# Title\n\nText.\n"
+        assert (home / "bench-quick" / "report.html").is_file()
+
+
+def test_report_leaves_what_is_committed_alone(
+    layout: Layout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Drawn into build/: what bench measured there, or else what is committed."""
+    run_report(layout, None, record=False)
+    drawn = layout.build / "bench" / "REPORT.md"
+    assert "build/bench/REPORT.md\n" in capsys.readouterr().out
     assert (layout.root / "README.md").read_text() == "# Title\n\nText.\n"
-    assert (layout.results / "bench-quick" / "report.html").is_file()
+    assert not (layout.results / "bench" / "REPORT.md").exists()
+    make(layout.build / "bench-quick", "./scripts/harness bench --quick")
+    run_report(layout, None, record=False)
+    assert (layout.build / "bench-quick" / "REPORT.md").is_file()
+    assert "bench --quick" not in drawn.read_text()
 
 
 def test_splice() -> None:
@@ -232,11 +249,17 @@ def test_splice() -> None:
             splice(broken, "new")
 
 
-def test_no_record(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="there is no record yet: run"):
-        run_report(Layout(tmp_path), None)
-    with pytest.raises(HarnessError, match="holds no record"):
-        run_report(Layout(tmp_path), "x")
+def test_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACKNAP_BUILD", raising=False)
+    none = "there is no record yet: run `./scripts/harness"
+    for name, record, command in (
+        (None, False, "bench`"),
+        ("x", False, "bench`"),
+        ("bench-quick", False, "bench --quick`"),
+        (None, True, "bench --record`"),
+    ):
+        with pytest.raises(HarnessError, match=f"{none} {command}"):
+            run_report(Layout(tmp_path), name, record=record)
 
 
 class Reader(HTMLParser):
@@ -334,10 +357,12 @@ def test_committed_numbers_agree() -> None:
     verdicts = [judge(c, record) for c in bench_claims.load(REAL)]
     plots = [name for name in page.TEXTS if (folder / name).is_file()]
     text = page.as_markdown(record, verdicts, plots)
-    assert (folder / "REPORT.md").read_text() == text, "run ./scripts/harness report"
+    assert (folder / "REPORT.md").read_text() == text, (
+        "run ./scripts/harness report --record"
+    )
     section = page.as_section(record, verdicts, folder.name, plots)
     readme = (REAL.root / "README.md").read_text()
-    assert section in readme, "run ./scripts/harness report bench"
+    assert section in readme, "run ./scripts/harness report --record"
 
 
 def test_patches_say_what_is_claimed() -> None:

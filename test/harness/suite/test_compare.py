@@ -1,6 +1,7 @@
 """The comparison, on a toy torch: it passes a good series and no other."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,23 @@ def test_good_series_passes(toy: Toy, capsys: pytest.CaptureFixture[str]) -> Non
     assert toy.categories() == {DP: "fixed", GREEDY: "kept"}
     shown = capsys.readouterr().out
     assert "Passed" in shown
-    assert "results/compare-v1.0.0-against-v1.0.0/compare.md" in shown
+    assert "build/compare-v1.0.0-against-v1.0.0/compare.md" in shown
+    assert not toy.layout.results.exists()
+
+
+def test_only_a_record_goes_into_results(toy: Toy) -> None:
+    assert toy.compare(record=True) == 0
+    (folder,) = toy.layout.results.iterdir()
+    names = ["compare.json", "compare.md"]
+    assert folder.name == toy.folder.name
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert not (toy.folder / "compare.json").exists()
+    first = {path: path.read_bytes() for path in folder.iterdir()}
+    shutil.rmtree(toy.folder)
+    assert toy.compare(record=True) == 0
+    assert {path: path.read_bytes() for path in folder.iterdir()} == first
+    with pytest.raises(HarnessError, match="leave out --out"):
+        toy.compare(record=True, out=folder)
 
 
 def test_record_says_what_ran(toy: Toy) -> None:
@@ -72,7 +89,7 @@ def test_report_holds_no_path_of_this_machine(toy: Toy) -> None:
     says_paths = "self.fail(f'{__file__} {knapsack.__file__}') #"
     toy.write(FILE, SUITE.replace("self.assertEqual(knapsack.greedy", says_paths))
     toy.compare()
-    for path in toy.folder.iterdir():
+    for path in toy.folder.glob("compare.*"):
         text = path.read_text()
         assert "WORK/suite/test_budget.py ENV/lib/" in text
         assert str(toy.layout.root.parent) not in text
@@ -88,6 +105,7 @@ def test_out_names_the_folder(toy: Toy, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "a" / "b").iterdir()) == [
         "compare.json",
         "compare.md",
+        "suite",
     ]
     assert not toy.folder.exists()
 
@@ -345,7 +363,7 @@ def test_failed_run_keeps_the_previous_report(toy: Toy) -> None:
     with pytest.raises(HarnessError):
         toy.compare()
     assert toy.record() == before
-    assert len(list(toy.folder.iterdir())) == 2
+    assert len([path for path in toy.folder.iterdir() if path.is_file()]) == 2
 
 
 def test_surroundings_do_not_leak_in(

@@ -1,11 +1,13 @@
 """File operations that an interrupted run cannot leave half done."""
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from acknap.base.errors import HarnessError
 
@@ -26,6 +28,22 @@ def write_atomic(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remember(path: Path, key: object, value: object) -> None:
+    """Keep what was done, for `recall`; key and value as JSON has them."""
+    write_atomic(path, json.dumps({"key": key, "value": value}).encode())
+
+
+def recall(path: Path, key: object) -> Any:
+    """What was kept for this key; None if nothing, and in CI, which skips nothing."""
+    if os.environ.get("CI") == "true":
+        return None
+    try:
+        kept = json.loads(path.read_bytes())
+        return kept["value"] if kept["key"] == json.loads(json.dumps(key)) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def replace_directory(target: Path, content: dict[str, bytes]) -> None:

@@ -74,6 +74,8 @@ def run_compare(
             new = new_files.new_files(imports[suite], before, after, series)
             _add_suite(comparison, sides, new, path, logs / suite)
     comparison.problems += fixed.broken(claimed, comparison.rows)
+    if comparison.problems:
+        run.forget(logs)  # what failed may have failed by chance
     write(comparison, folder)
     if as_json:
         print(to_json(comparison), end="")
@@ -101,7 +103,7 @@ def _add_suite(
         logs: The folder for what pytest says; it has the suite's name.
     """
     stock, patched = (
-        run.run(*side, suite, logs / side[0].kind, leave_out=left_out, quiet=True)
+        run.run_once(*side, suite, logs / side[0].kind, left_out)
         for side, left_out in zip(sides, (new, ()), strict=True)
     )
     own = logs.name != UPSTREAM

@@ -7,15 +7,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from acknap.base.errors import HarnessError
-from acknap.base.files import scratch
-from acknap.base.progress import working
+from acknap.base.files import recall, remember, scratch
+from acknap.base.progress import say, working
 from acknap.suite import outcomes
-from acknap.suite.outcomes import Outcome
+from acknap.suite.outcomes import Outcome, Status
 from acknap.torches.environments import Environment
 from acknap.torches.inspect import Interpreter, label
 from acknap.torches.worker import clean_variables
@@ -29,6 +29,8 @@ PYTEST_OPTIONS = (
     # One broken file must not hide the results of the others.
     "--continue-on-collection-errors",
 )
+
+KEPT = "kept.json"  # beside the log of a finished run
 
 # "[ 12/345]" in a line of pytest's output.
 COUNTS = re.compile(rb"\[ *(\d+)/(\d+)\]")
@@ -95,7 +97,6 @@ def run(
         status = _pytest(environment, work, variables, files, log)
         results = outcomes.read(work / "junit.xml", status, where)
         shutil.copyfile(work / "junit.xml", out / "junit.xml")
-        hashes = _hashes(work / "suite", leave_out)
         prefix = environment.python.parent.parent
         results = {
             test: _without_paths(outcome, {work: "WORK", prefix: "ENV"})
@@ -107,10 +108,42 @@ def run(
     return SuiteRun(
         environment=label(environment),
         interpreter=interpreter,
-        files=hashes,
+        files=_hashes(suite, leave_out),
         outcomes=results,
         exit_status=status,
     )
+
+
+def run_once(
+    environment: Environment,
+    interpreter: Interpreter,
+    suite: Path,
+    out: Path,
+    leave_out: Collection[str],
+) -> SuiteRun:
+    """As `run`, quiet, unless that was finished with the same files in the same torch.
+
+    Raises:
+        HarnessError: As for `run`.
+    """
+    files = _hashes(suite, leave_out)
+    torch = asdict(replace(interpreter, faults={}))
+    where, key = out / KEPT, [label(environment), torch, files]
+    if kept := recall(where, key):
+        say(f"Suite on {label(environment)}: kept; to run it again, remove {out}")
+        status, rows = kept
+        found = {test: Outcome(Status(one), said) for test, one, said in rows}
+        return SuiteRun(label(environment), interpreter, files, found, status)
+    done = run(environment, interpreter, suite, out, leave_out=leave_out, quiet=True)
+    rows = [(test, one.status, one.message) for test, one in done.outcomes.items()]
+    remember(where, key, (done.exit_status, rows))
+    return done
+
+
+def forget(folder: Path) -> None:
+    """Let the runs whose logs lie below a folder be made again."""
+    for kept in folder.rglob(KEPT):
+        kept.unlink()
 
 
 def _pytest(
@@ -147,11 +180,16 @@ def _pytest(
 
 
 def _hashes(folder: Path, leave_out: Collection[str]) -> dict[str, str]:
-    """Return the SHA-256 of each file of the copied suite that took part."""
-    return {
-        path.relative_to(folder).as_posix(): sha256(path.read_bytes()).hexdigest()
+    """Return the SHA-256 of each file of a suite that takes part, as it is copied."""
+    found = {
+        path.relative_to(folder): path
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in {*leave_out, "pytest.ini"}
+    }
+    return {
+        name.as_posix(): sha256(path.read_bytes()).hexdigest()
+        for name, path in found.items()
+        if not any(part[0] == "." or part == "__pycache__" for part in name.parts)
     }
 
 

@@ -3,10 +3,13 @@
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from acknap.base import git
 from acknap.base.errors import HarnessError
+from acknap.base.files import recall, remember, scratch
 from acknap.base.layout import Layout
 from acknap.series import lint, tree
 from acknap.series.check import run_check
@@ -39,9 +42,9 @@ _COMMANDS = (
 
 
 def run_test(layout: Layout) -> int:
-    """Run every step, whatever the earlier ones said.
+    """Run every step that did not pass yet, whatever the earlier ones said.
 
-    The suite comes last, so that the output ends with pytest's own summary.
+    The suite comes last, so that pytest's own summary is near the end.
 
     Returns:
         0 if all passed, else 1.
@@ -55,10 +58,45 @@ def run_test(layout: Layout) -> int:
     steps[f"the package on stock {PLUGIN}"] = partial(_run_plugin, layout)
     steps[f"harness compare --target {COMPARED}"] = partial(_run_compare, layout)
     steps[f"suite on patched {OLDEST}"] = partial(_run_suite, layout)
-    failed = [name for name, step in steps.items() if not _passes(name, step)]
+    ends = _run_steps(layout, steps)
+    print("", *(f"{name}: {end}" for name, end in ends.items()), sep="\n", flush=True)
+    failed = [name for name, end in ends.items() if end.startswith("failed")]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _run_steps(
+    layout: Layout, steps: Mapping[str, Callable[[], bool]]
+) -> dict[str, str]:
+    """Run steps, and say how each ended; what passed in this tree is kept."""
+    path, tree = layout.build / "test" / "passed.json", _tree(layout)
+    passed: list[str] = recall(path, tree) or []
+    ends = {}
+    for name, step in steps.items():
+        if name in passed:
+            ends[name] = f"kept: it passed in this tree, see {layout.relative(path)}"
+            continue
+        start = time.monotonic()
+        good = _passes(name, step)
+        seconds = time.monotonic() - start
+        ends[name] = f"{'passed' if good else 'failed'} in {seconds:.0f} s"
+        # Unless the tree was edited since the step began.
+        if good and tree and tree == _tree(layout):
+            passed.append(name)
+            remember(path, tree, passed)
+    return ends
+
+
+def _tree(layout: Layout) -> list[str]:
+    """What the steps depend on: all files but ignored ones, and Python."""
+    if not (layout.root / ".git").exists():  # an unpacked archive
+        return []
+    with scratch() as folder:
+        index = {"GIT_INDEX_FILE": str(folder / "index")}
+        git.run(layout.root, "add", "--all", environment=index)
+        made = git.run(layout.root, "write-tree", environment=index)
+    return [made.decode().strip(), sys.version]
 
 
 def _passes(name: str, step: Callable[[], bool]) -> bool:

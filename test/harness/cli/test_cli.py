@@ -1,10 +1,13 @@
 """The command line: help, errors, exit statuses."""
 
+import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from acknap.base.layout import Layout
 from acknap.inside.solvers import SOLVERS
 from acknap.series.patches import load
 from acknap.suite import selftest
@@ -112,9 +115,50 @@ def test_test_runs_every_step(
     steps = [line for line in result.out.splitlines() if line.startswith("$ ")]
     assert len(steps) == 11
     assert steps[-2:] == ["$ harness compare --target v9", "$ suite on patched v8"]
+    ends = [line for line in result.out.splitlines() if re.search(r" in \d+ s$", line)]
+    assert len(ends) == 11
+    assert ends[0].startswith("ruff check: passed in ")
+    assert ends[-1].startswith("suite on patched v8: failed in ")
+    assert result.out.endswith(f"{ends[-1]}\n")
     assert "error: unknown target 'v9'" in result.err
     assert result.err.splitlines()[-1] == (
         "Failed: mypy, mypy --config-file plugin/pyproject.toml, harness check, "
         "types on v8, types on v9, the package on stock v7, "
         "harness compare --target v9, suite on patched v8"
     )
+
+
+def test_test_keeps_what_passed_in_the_same_tree(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    ran: list[str] = []
+    good = {"one": True, "two": False}
+
+    def steps(layout: Layout) -> list[str]:
+        """The steps that are run, and not kept."""
+        ran.clear()
+        names = {name: partial(step, name) for name in good}
+        ends = selftest._run_steps(layout, names)
+        kept = [name for name, end in ends.items() if end.startswith("kept")]
+        assert sorted(kept + ran) == sorted(good)
+        return ran
+
+    def step(name: str) -> bool:
+        ran.append(name)
+        return good[name]
+
+    layout = repository.layout
+    assert steps(layout) == ["one", "two"]
+    assert steps(layout) == ["one", "two"]  # there is no git
+    repository.write(".gitignore", "build\n")
+    Tree(repository.root).git("init", "-q")
+    assert steps(layout) == ["one", "two"]
+    assert steps(layout) == ["two"]
+    good["two"] = True
+    assert steps(layout) == ["two"]
+    assert steps(layout) == []
+    repository.write("new.py", "a file that git does not know yet")
+    assert steps(layout) == ["one", "two"]
+    monkeypatch.setenv("CI", "true")
+    assert steps(layout) == ["one", "two"]

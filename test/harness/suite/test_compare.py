@@ -1,12 +1,16 @@
 """The comparison, on a toy torch: it passes a good series and no other."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acknap.base.errors import HarnessError
+from acknap.suite import run
+from acknap.torches.environments import Environment
 from toy_torch import (
     ADDED,
     COMMIT,
@@ -364,6 +368,51 @@ def test_failed_run_keeps_the_previous_report(toy: Toy) -> None:
         toy.compare()
     assert toy.record() == before
     assert len([path for path in toy.folder.iterdir() if path.is_file()]) == 2
+
+
+def kept(toy: Toy, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Compare; the sides that are not run."""
+    toy.compare()
+    said = capsys.readouterr().err
+    return re.findall(r"^Suite on (\w+) v1\.0\.0: kept", said, re.MULTILINE)
+
+
+def test_finished_side_is_kept(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    made = run.run
+
+    def stopped(environment: Environment, *rest: Any, **more: Any) -> run.SuiteRun:
+        if environment.kind == "patched":
+            raise KeyboardInterrupt
+        return made(environment, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "run", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            toy.compare()
+    assert kept(toy, capsys) == ["stock"]
+    first = toy.record()
+    assert kept(toy, capsys) == ["stock", "patched"]
+    assert toy.record() == first
+    monkeypatch.setenv("CI", "true")
+    assert kept(toy, capsys) == []
+
+
+def test_side_is_kept_of_the_same_suite_and_torch_alone(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    assert kept(toy, capsys) == []
+    toy.repatch(PATCHED + "# another\n")
+    assert kept(toy, capsys) == ["stock"]
+    toy.write("test/functorch/cases.py", "")
+    assert kept(toy, capsys) == []
+    assert kept(toy, capsys) == ["stock", "patched"]
+    toy.repatch(STOCK + "IS_PATCHED = True\n")
+    assert kept(toy, capsys) == ["stock"]
+    assert kept(toy, capsys) == []  # what failed is run again
 
 
 def test_surroundings_do_not_leak_in(

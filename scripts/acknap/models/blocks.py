@@ -5,6 +5,7 @@ from pathlib import Path
 
 from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE
+from acknap.inside.known import BLOCKS
 from acknap.models import block_numbers
 from acknap.models.study import Study, read_both, versions, write_page
 
@@ -37,4 +38,4 @@ def write_report(folder: Path, command: str) -> int:
     return 1 if counts["over"] or counts["ours_wrong"] or failed else 0
 
 
-STUDY = Study("blocks", WORKER, "one to two hours", write_report)
+STUDY = Study("blocks", WORKER, "one to two hours", write_report, BLOCKS)

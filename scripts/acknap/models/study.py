@@ -1,11 +1,12 @@
 """Commands whose worker measures models in stock torch, in patched, or in both."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from acknap.base.errors import HarnessError
 from acknap.base.files import require_folder, write_atomic
 from acknap.base.layout import Layout
 from acknap.base.progress import working
@@ -30,6 +31,7 @@ class Study:
         duration: How long each side takes, in words.
         report: Writes the report of the record in a folder, made by a command; returns
             the exit status.
+        models: The names that the worker knows.
         sides: The torches that the worker runs in, one after the other.
     """
 
@@ -37,6 +39,7 @@ class Study:
     worker: Path
     duration: str
     report: Callable[[Path, str], int]
+    models: Collection[str]
     sides: Sequence[str] = SIDES
 
     def run(
@@ -55,7 +58,7 @@ class Study:
             layout: The repository.
             targets: The release table.
             target: The release, as published, patched, or both.
-            models: Names that the worker knows; all if none.
+            models: Names; all if none.
             out: The folder, instead of build/NAME-RELEASE.
             record: Whether it is results/NAME-RELEASE.
 
@@ -63,8 +66,13 @@ class Study:
             The exit status of the report.
 
         Raises:
-            HarnessError: An environment cannot be made, or a run failed.
+            HarnessError: There is no such model, an environment cannot be made, or a
+                run failed.
         """
+        for model in models:
+            if model not in self.models:
+                known = "; ".join(self.models)  # some have commas
+                raise HarnessError(f"unknown model {model!r}; known: {known}")
         release = targets.get(target)
         name = f"{self.name}-{release.name}"
         folder = layout.output(name, out, record=record)

@@ -5,6 +5,7 @@ from pathlib import Path
 from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE
 from acknap.base.text import of_numbers
+from acknap.inside.known import BY_HAND
 from acknap.models.study import Row, Study, read_both, versions, write_page
 from acknap.peaks import chart
 from acknap.peaks.numbers import megabytes, percent
@@ -62,4 +63,4 @@ def _line(row: Row) -> dict[str, str]:
     }
 
 
-STUDY = Study("by-hand", WORKER, "about ten minutes", write_report)
+STUDY = Study("by-hand", WORKER, "about ten minutes", write_report, BY_HAND)

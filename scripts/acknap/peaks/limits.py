@@ -6,6 +6,7 @@ from pathlib import Path
 
 from acknap.base.layout import INSIDE
 from acknap.base.text import of_numbers
+from acknap.inside.known import LIMITS
 from acknap.models.study import Row, Study, read, versions, write_page
 from acknap.peaks.numbers import megabytes, percent
 
@@ -149,4 +150,6 @@ def _percent(row: Row) -> str:
     return f"{percent(row):.1f} %"
 
 
-STUDY = Study("limits", WORKER, "about half an hour", write_report, ("patched",))
+STUDY = Study(
+    "limits", WORKER, "about half an hour", write_report, LIMITS, ("patched",)
+)

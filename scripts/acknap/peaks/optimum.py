@@ -5,6 +5,7 @@ from pathlib import Path
 
 from acknap.base.layout import INSIDE
 from acknap.base.text import of_numbers
+from acknap.inside.known import OPTIMUM
 from acknap.models.study import Row, Study, read, versions, write_page
 from acknap.peaks.numbers import megabytes, percent
 
@@ -86,4 +87,4 @@ def _line(row: Row) -> dict[str, str]:
     }
 
 
-STUDY = Study("optimum", WORKER, "up to an hour", write_report, ("patched",))
+STUDY = Study("optimum", WORKER, "up to an hour", write_report, OPTIMUM, ("patched",))

@@ -9,6 +9,7 @@ from pathlib import Path
 from acknap.base.files import write_atomic
 from acknap.base.layout import INSIDE
 from acknap.base.text import of_numbers
+from acknap.inside.known import PEAKS
 from acknap.models.study import Row, Study, read_both, versions, write_page
 from acknap.peaks import chart
 from acknap.peaks.numbers import megabytes, percent
@@ -132,4 +133,4 @@ def _table(found: dict[str, dict[str, list[Row]]]) -> str:
     return of_numbers(lines)
 
 
-STUDY = Study("peaks", WORKER, "about ten minutes", write_report)
+STUDY = Study("peaks", WORKER, "about ten minutes", write_report, PEAKS)

@@ -223,4 +223,5 @@ def draw(points: Sequence[Row]) -> str:
         return svg(figure)
 
 
-STUDY = Study("public", WORKER, "one to two hours", write_report)
+_MODELS = tuple(tomllib.loads(_POINTS.read_text())["model"])
+STUDY = Study("public", WORKER, "one to two hours", write_report, _MODELS)

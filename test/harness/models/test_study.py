@@ -24,7 +24,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
     return Toy(tmp_path, monkeypatch)
 
 
-def run(toy: Toy, **more: Any) -> Path:
+def run(toy: Toy, *models: str, **more: Any) -> Path:
     """Run it, and return the folder of which it reports."""
     found = []
 
@@ -34,10 +34,12 @@ def run(toy: Toy, **more: Any) -> Path:
         found.append(folder)
         return 0
 
-    made = Study("toys", toy.write("worker.py", WORKER), "a second", report)
+    made = Study(
+        "toys", toy.write("worker.py", WORKER), "a second", report, ("toy", "other")
+    )
     targets = Targets((toy.target,), {})
     usual = {"out": None, "record": False}
-    assert made.run(toy.layout, targets, "v1.0.0", [], **usual | more) == 0
+    assert made.run(toy.layout, targets, "v1.0.0", models, **usual | more) == 0
     return found[0]
 
 
@@ -48,3 +50,12 @@ def test_only_a_record_goes_into_results(toy: Toy, tmp_path: Path) -> None:
     assert run(toy, record=True) == toy.layout.results / "toys-v1.0.0"
     with pytest.raises(HarnessError, match="leave out --out"):
         run(toy, out=tmp_path, record=True)
+
+
+def test_unknown_model_is_refused_before_anything_is_made(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(toy, "other").is_dir()
+    monkeypatch.delattr("acknap.torches.environments.stock")
+    with pytest.raises(HarnessError, match="unknown model 'toi'; known: toy; other"):
+        run(toy, "other", "toi")

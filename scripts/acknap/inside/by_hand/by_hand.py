@@ -19,21 +19,13 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[3]))
 
 from acknap.inside.by_hand import checkpointed
+from acknap.inside.known import BY_HAND as MODELS
 from acknap.inside.models import records
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import versions
 from acknap.inside.models.records import Row
 from acknap.inside.peaks.emitted import Emitted
-from acknap.inside.peaks.peaks import MODELS as LARGE
 from acknap.inside.peaks.plans import BUDGETS, BY_PEAK, STEPS, one_search, plan
-
-MODELS = {
-    "llama": LARGE["llama"],
-    "bert": LARGE["bert"],
-    "llama32": "acknap.inside.public.models:llama",
-    "bert32": "acknap.inside.public.models:dry_bert",
-    "bert32_dropout": "acknap.inside.public.models:bert",
-}
 
 
 def rows(name: str, stock: list[Row]) -> Iterator[Row]:

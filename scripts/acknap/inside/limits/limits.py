@@ -36,7 +36,8 @@ import torch._inductor.memory as inductor_memory
 from torch._functorch import config
 from torch.profiler import ProfilerActivity, profile
 
-from acknap.inside.limits.trained import MODELS, Trained
+from acknap.inside.known import LIMITS as MODELS
+from acknap.inside.limits.trained import Trained
 from acknap.inside.models import records
 from acknap.inside.models.joint_graphs import Joint, treat_attention_as_on_cuda
 from acknap.inside.models.partition import options, versions

@@ -3,46 +3,28 @@
 Runs inside an environment with torch.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from acknap.inside.known import LIMITS
 from acknap.inside.models.block_models import fill
-from acknap.inside.models.builtin import BUILT_IN, Built, Residual, Sizes
+from acknap.inside.models.builtin import BUILT_IN, Residual, Sizes
 from acknap.inside.models.named import build
 
-_TEXT = "vocab_size=512&length=256&batch=4&dtype=float32"
-_WIDE = "num_hidden_layers=3&hidden_size=128&num_attention_heads=4"
-# Of the transformers library, by name with options.
-LIBRARY = {
-    "llama": f"llama?{_WIDE}&intermediate_size=344&num_key_value_heads=4&{_TEXT}",
-    "bert_dropout": f"bert?{_WIDE}&intermediate_size=512&{_TEXT}",
-    "gpt2": "gpt2?n_layer=3&n_embd=128&n_head=4&n_positions=256&resid_pdrop=0"
-    f"&embd_pdrop=0&attn_pdrop=0&{_TEXT}",
-    "vit": f"vit?{_WIDE}&intermediate_size=512&hidden_dropout_prob=0&image_size=96"
-    "&patch_size=8&batch=8&dtype=float32",
-    "t5": "t5?num_layers=2&d_model=128&d_ff=512&d_kv=32&num_heads=4&dropout_rate=0"
-    "&vocab_size=512&length=256&batch=4&dtype=float32",
-}
 _NET = Sizes(0, 0, 0, 0, 0, 0, (16, 3), (4, 3, 64, 64))
 
 
-def _convnet() -> Built:
-    return BUILT_IN["convnet"](_NET)
+def convnet() -> tuple[torch.nn.Module, Any]:
+    """Return the built-in U of convolutions, of two levels, and its inputs."""
+    built = BUILT_IN["convnet"](_NET)
+    return built.model, built.arguments
 
 
-def _residual() -> Built:
-    return Built(Residual(12, 10), (torch.empty(4, 12, 48, 48),), {})
-
-
-_MAKERS: dict[str, Callable[[], Built]] = {
-    **{n: functools.partial(build, f"transformers:{t}") for n, t in LIBRARY.items()},
-    "convnet": _convnet,
-    "residual": _residual,
-}
-MODELS = {name: name for name in _MAKERS}
+def residual() -> tuple[torch.nn.Module, Any]:
+    """Return residual convolutions, and a batch of images."""
+    return Residual(12, 10), torch.empty(4, 12, 48, 48)
 
 
 class Trained:
@@ -56,11 +38,11 @@ class Trained:
         """Build a model.
 
         Args:
-            name: One of `MODELS`.
+            name: One of `LIMITS`.
         """
         torch.set_default_dtype(torch.float32)
         torch.manual_seed(0)
-        self._built = fill(_MAKERS[name]())
+        self._built = fill(build(LIMITS[name]))
         model = self._built.model
         # Else the library warns that it takes this one, which breaks the graph.
         if getattr(model, "loss_type", "") is None:

@@ -34,6 +34,7 @@ from torch._functorch._aot_autograd.logging_utils import get_aot_compilation_con
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from acknap.inside.known import BLOCKS
 from acknap.inside.models import block_models, records
 from acknap.inside.models.builtin import Built
 from acknap.inside.models.joint_graphs import treat_attention_as_on_cuda
@@ -208,7 +209,7 @@ def main() -> None:
     """Measure what is missing."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--budgets", nargs="*", type=float, default=list(BUDGETS))
-    arguments = records.parse(parser, block_models.MODELS)
+    arguments = records.parse(parser, BLOCKS)
     treat_attention_as_on_cuda()
     rows = records.read(arguments.output)
     done = {(r["model"], r["dtype"], r["solver"], r["budget"]) for r in rows}

@@ -24,6 +24,7 @@ import torch._functorch.partitioners as partitioners
 from torch._functorch import config
 from torch.nn import functional as F  # noqa: N812
 
+from acknap.inside.known import OPTIMUM as MODELS
 from acknap.inside.models.builtin import BUILT_IN, Experts, Norm, Residual, Sizes
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import OBJECTIVE, options, versions
@@ -38,27 +39,6 @@ TARGETS = (0.02, 0.1, 0.2, 0.4)
 _SECONDS = 300.0
 
 _SIZES = Sizes(256, 4, 1, 2048, 256, 4, (16, 2), (4, 3, 64, 64))
-_TEXT = "batch=2&length=256&dtype=float32&vocab_size=2048"
-_NARROW = "hidden_size=256&num_attention_heads=4&intermediate_size=1024"
-_SURE = "hidden_dropout_prob=0&attention_probs_dropout_prob=0"
-_GPT = "n_embd=256&n_head=4&resid_pdrop=0&embd_pdrop=0&attn_pdrop=0"
-_T5 = "d_model=256&d_ff=1024&num_heads=4&d_kv=64&dropout_rate=0"
-
-MODELS = {
-    "gpt 1 layer": f"transformers:gpt2?n_layer=1&{_GPT}&{_TEXT}",
-    "gpt 2 layers": f"transformers:gpt2?n_layer=2&{_GPT}&{_TEXT}",
-    "llama 1 layer": f"transformers:llama?num_hidden_layers=1&{_NARROW}&{_TEXT}",
-    "bert 1 layer": f"transformers:bert?num_hidden_layers=1&{_NARROW}&{_SURE}&{_TEXT}",
-    "vit 1 layer": f"transformers:vit?num_hidden_layers=1&{_NARROW}&{_SURE}"
-    "&batch=4&dtype=float32",
-    "t5 1 layer": f"transformers:t5?num_layers=1&{_T5}&{_TEXT}",
-    "decoder 1 layer": f"{__name__}:decoder",
-    "mixture 1 layer": f"{__name__}:moe",
-    "U-net": f"{__name__}:convnet",
-    "residual convolutions": f"{__name__}:residual",
-    "perceptron 8 layers": f"{__name__}:perceptron",
-    "gated experts": f"{__name__}:experts",
-}
 
 
 def decoder() -> Any:

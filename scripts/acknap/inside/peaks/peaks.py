@@ -16,34 +16,13 @@ from pathlib import Path
 # Isolated, Python does not look beside this file.
 sys.path.append(str(Path(__file__).parents[3]))
 
+from acknap.inside.known import PEAKS as MODELS
 from acknap.inside.models import records
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import versions
 from acknap.inside.models.records import Row
 from acknap.inside.peaks.emitted import Emitted
 from acknap.inside.peaks.plans import BUDGETS, BY_PEAK, STEPS, beat, one_search, plan
-
-MODELS = {
-    "decoder": "decoder",
-    "encoder": "encoder",
-    "convnet": "convnet",
-    "moe": "moe",
-    "llama": "transformers:llama?num_hidden_layers=6&hidden_size=1024"
-    "&intermediate_size=2752&num_attention_heads=16&num_key_value_heads=16"
-    "&vocab_size=8192&length=1024&batch=2&dtype=float32",
-    "llama_32": "transformers:llama?num_hidden_layers=32&hidden_size=256"
-    "&intermediate_size=688&num_attention_heads=8&num_key_value_heads=8"
-    "&vocab_size=4096&length=1024&batch=2&dtype=float32",
-    "gpt2": "transformers:gpt2?resid_pdrop=0&embd_pdrop=0&attn_pdrop=0&batch=4",
-    "gpt2_dropout": "transformers:gpt2?n_layer=6&batch=4",
-    "bert": "transformers:bert?hidden_dropout_prob=0&attention_probs_dropout_prob=0"
-    "&length=512&batch=32",
-    "bert_dropout": "transformers:bert?num_hidden_layers=6&length=512&batch=32",
-    "vit": "transformers:vit?hidden_dropout_prob=0&batch=32",
-    "t5": "transformers:t5?dropout_rate=0&batch=8&length=512",
-    "resnet": "transformers:resnet?batch=32",
-    "convnext": "transformers:convnext?batch=16",
-}
 
 
 def rows(name: str, stock: list[Row]) -> Iterator[Row]:

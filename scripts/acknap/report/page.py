@@ -53,6 +53,7 @@ def run_report(layout: Layout, name: str | None, *, record: bool) -> int:
     """
     found = _find(layout, name, record=record)
     folder, raw = layout.output(found.name, None, record=record), newest(found)
+    print(f"Record: {layout.relative(raw.path)}")
     verdicts = [judge(c, raw) for c in claims.load(layout)]
     plots = charts.draw(raw)
     page = as_markdown(raw, verdicts, tuple(plots))

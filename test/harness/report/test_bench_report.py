@@ -232,7 +232,9 @@ def test_report_leaves_what_is_committed_alone(
     """Drawn into build/: what bench measured there, or else what is committed."""
     run_report(layout, None, record=False)
     drawn = layout.build / "bench" / "REPORT.md"
-    assert "build/bench/REPORT.md\n" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("Record: results/bench/raw-")
+    assert said[1] == "build/bench/REPORT.md"
     assert (layout.root / "README.md").read_text() == "# Title\n\nText.\n"
     assert not (layout.results / "bench" / "REPORT.md").exists()
     make(layout.build / "bench-quick", "./scripts/harness bench --quick")

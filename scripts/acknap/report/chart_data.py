@@ -164,12 +164,27 @@ def same_losses(runs: Sequence[Run]) -> bool:
 
 
 def delivered(record: Record) -> Mapping[str, tuple[Points, Points]]:
-    """Return budget and saved bytes of each run by variant: within, and over."""
+    """Return budget and excess in % of each run by variant: within, and over.
+
+    What has to be saved takes the budget's place where it is more.
+    """
     found: dict[str, tuple[Points, Points]] = {}
     for variant in VARIANTS:
         sides: tuple[list[tuple[float, float]], ...] = ([], [])
         for _, _, row in runs(record, variant):
-            sides[bool(row.excess("bytes"))].append((row.budget, row.bytes))
+            above = 100 * ((row.live or 0) / row.allowed - 1)
+            over = bool(row.excess("live"))  # rounding is not over
+            sides[over].append((row.budget, above if over else min(above, 0.0)))
         if any(sides):
             found[variant] = sides[0], sides[1]
     return found
+
+
+def spread(points: Sequence[tuple[float, float]], ticks: Sequence[float]) -> Points:
+    """Return points beside the number of their tick, so that none hides another."""
+    marks = []
+    for place, tick in enumerate(ticks):
+        values = sorted(y for x, y in points if x == tick)
+        for rank, y in enumerate(values):
+            marks.append((place + 0.7 * ((rank + 0.5) / len(values) - 0.5), y))
+    return marks

@@ -24,6 +24,8 @@ from acknap.knapsack.contenders import title as named
 from acknap.knapsack.frontier import Frontier, Points, figure_of
 from acknap.report import chart_data
 
+_SEEN = 0.1  # %; less is not worth a row of a plot
+
 
 def draw(record: Record) -> dict[str, str]:
     """Return the plots that the record has the data for: file name to SVG."""
@@ -123,31 +125,43 @@ def _budget(found: chart_data.UsedByBudget) -> Figure:
     return figure
 
 
-def _recompute(found: dict[str, dict[str, float]]) -> Figure:
-    height = 1.6 + 0.34 * len(found)
+def _recompute(found: Mapping[str, Mapping[str, float]]) -> Figure:
+    shown = {
+        model: extras
+        for model, extras in found.items()
+        if max(extras.values(), default=0) >= _SEEN
+    }
+    size = (6.4, 1.8 + 0.36 * len(shown))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
     none = all(extras.get("patched.exact", 0) < 1e-6 for extras in found.values())
-    figure, axes = new_axes(
-        "exact recomputes no more than it must" if none else "Extra recomputation",
-        "recomputation above the optimum (%), worst of the budgets that are kept",
-        "",
-        height,
-    )
-    models = list(found)
-    contenders = chart_data.RECOMPUTE
-    for offset, contender in enumerate(contenders):
-        shift = (offset - (len(contenders) - 1) / 2) * 0.2
+    title = "exact recomputes no more than it must" if none else "Extra recomputation"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold")
+    for row in range(0, len(shown), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", zorder=0)
+    for place, contender in enumerate(chart_data.RECOMPUTE):
+        shift = (place - (len(chart_data.RECOMPUTE) - 1) / 2) * 0.2
         points = [
-            (found[model][contender], row + shift)
-            for row, model in enumerate(models)
-            if contender in found[model]
+            (extras[contender], row + shift)
+            for row, extras in enumerate(shown.values())
+            if contender in extras
         ]
-        line(axes, contender, points, ls="none")
-    axes.set_xscale("symlog", linthresh=0.1, linscale=0.5)
-    axes.set_xlim(-0.01, None)
+        style = {"color": "#444444", "mew": 1.8} if "greedy" in contender else {}
+        line(axes, contender, points, ls="none", ms=7, **style)
+    axes.set_xscale("symlog", linthresh=_SEEN, linscale=0.5)
+    axes.set_xlim(-_SEEN / 4, None)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_yticks(range(len(models)), models)
-    axes.set_ylim(len(models) - 0.4, -0.6)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes.grid(visible=False, axis="y")
+    axes.set_yticks(range(len(shown)), shown)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    rest = len(found) - len(shown)
+    axes.set_xlabel(
+        "recomputation above the optimum (%), worst of the budgets that are kept"
+        + (f"\n{rest} more models: less than {_SEEN:g} % for each solver" * bool(rest)),
+        fontsize=10,
+        loc="right",
+    )
+    figure.legend(loc="outside lower left", ncols=2)
     return figure
 
 
@@ -156,23 +170,25 @@ def _frontier(found: Frontier) -> Figure:
 
 
 def _delivered(found: Mapping[str, tuple[Points, Points]]) -> Figure:
-    figure = Figure(figsize=(7.6, 6.6))
+    figure = Figure(figsize=(6.0, 5.2), layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
     for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
         total = len(within) + len(over)
-        axes.set_title(f"{named(variant)}: {len(over)} of {total} over", fontsize=10.5)
-        axes.axline((0, 0), slope=1, color="black", lw=1, zorder=0)
-        style = {"color": COLOURS[variant], "ls": "none", "ms": 5, "alpha": 0.8}
-        for points, marker, fill in ((within, "o", "none"), (over, "^", None)):
-            if points:
+        axes.set_title(f"{named(variant)}: {len(over)} of {total} over", fontsize=9.5)
+        axes.axhline(0, color="black", lw=1, zorder=1)
+        budgets = sorted({budget for budget, _ in (*within, *over)})
+        style = {"color": COLOURS[variant], "ls": "none", "ms": 4.5, "alpha": 0.8}
+        marks = chart_data.spread((*within, *over), budgets)
+        for is_over, marker, fill in ((False, "o", "none"), (True, "^", None)):
+            if points := [mark for mark in marks if (mark[1] > 0) == is_over]:
                 axes.plot(*zip(*points, strict=True), marker, mfc=fill, **style)
-        axes.set(xlim=(0, None), ylim=(0, None))
-    title = "What partitions save, against what was asked; triangles are over"
+        axes.set_xticks(range(len(budgets)), [f"{budget:g}" for budget in budgets])
+        axes.yaxis.set_major_formatter(lambda x, _: f"{x:+g} %" if x else "0")
+        axes.grid(visible=False, axis="x")
     style = {"fontsize": 12, "weight": "bold", "ha": "left"}
-    figure.suptitle(title, x=0.01, **style)
-    figure.supxlabel("memory budget asked for", fontsize=11)
-    figure.supylabel("bytes saved by the partition, one mark per model", fontsize=11)
-    figure.tight_layout()
+    figure.suptitle("What stays alive, above or below the budget", x=0.01, **style)
+    text = "budget asked for; one mark per model, in rising order"
+    figure.supxlabel(text, fontsize=10)
     return figure
 
 

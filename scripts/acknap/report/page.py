@@ -12,7 +12,7 @@ from acknap.base.layout import Layout
 from acknap.bench import claims
 from acknap.bench.record import PREFIX, Record, newest
 from acknap.bench.run import FULL, QUICK
-from acknap.report import charts, delivered_tables, tables
+from acknap.report import charts, summary, tables
 from acknap.report.verdicts import Verdict, judge
 
 START, END = "<!-- claims -->", "<!-- /claims -->"
@@ -23,16 +23,33 @@ _TEMPLATE = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
 # What a plot says, for those who do not see it.
 TEXTS = {name: text for text, name in re.findall(r"!\[(.+?)\]\((.+?)\)", _TEMPLATE)}
 _STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+_SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 _TABLES = {
     "quality": tables.quality,
-    "captured": delivered_tables.captured,
-    "variants": delivered_tables.variants,
-    "delivered": delivered_tables.delivered,
+    "captured": tables.captured,
+    "variants": tables.variants,
+    "delivered": tables.delivered,
+    "speeds": tables.speeds,
     "small": tables.small,
     "threads": tables.threads,
     "memory": tables.memory,
     "setting": tables.setting,
+    "load": summary.load,
 }
+# What Markdown leaves as text, or says without what the page needs.
+_MARKUP = (
+    (
+        r"<p>&lt;details&gt;\s*&lt;summary&gt;(.*?)&lt;/summary&gt;</p>",
+        r"<details>\n<summary>\1</summary>",
+    ),
+    (r"<p>&lt;/details&gt;</p>", "</details>"),
+    (r' style="text-align:right"', ' class="right"'),
+    (r"<table>", '<div class="wide" role="region" tabindex="0"><table>'),
+    (r"</table>", "</table></div>"),
+    (r'(<img src="([^"]+)"[^>]*>)', r'<a href="\2">\1</a>'),
+    (r"(\d) %", r"\1&nbsp;%"),
+    (r"<h2>Claims", '<h2 id="claims">Claims'),
+)
 _VERDICTS = {"holds": "holds", "does not hold": "fails"}
 _VERDICTS |= dict.fromkeys(("not measured", "reported"), "open")
 
@@ -56,7 +73,8 @@ def run_report(layout: Layout, name: str | None, *, record: bool) -> int:
     print(f"Record: {layout.relative(raw.path)}")
     verdicts = [judge(c, raw) for c in claims.load(layout)]
     plots = charts.draw(raw)
-    page = as_markdown(raw, verdicts, tuple(plots))
+    peaks = summary.peaks(layout, raw, folder)
+    page = as_markdown(raw, verdicts, tuple(plots), peaks)
     files = {"REPORT.md": page, "report.html": as_html(page), **plots}
     for file, content in files.items():
         write_atomic(folder / file, content.encode())
@@ -74,15 +92,25 @@ def run_report(layout: Layout, name: str | None, *, record: bool) -> int:
 
 
 def as_markdown(
-    record: Record, verdicts: Sequence[Verdict], plots: Sequence[str]
+    record: Record,
+    verdicts: Sequence[Verdict],
+    plots: Sequence[str],
+    peaks: summary.Peaks | None,
 ) -> str:
     """Return the whole report."""
     topics = dict.fromkeys(re.findall(r"\{speed\[(.+?)\]\}", _TEMPLATE))
+    published, ours = summary.split(verdicts)
     page = _TEMPLATE.format(
         command=record.header["command"],
         record=record.path.name,
-        conclusion=_conclusion(verdicts),
-        claims=tables.claims(verdicts, commands=True),
+        numbers=summary.numbers(record, peaks),
+        sentences=summary.sentences(record, peaks),
+        peak=peaks.picture if peaks else "",
+        conclusion=summary.conclusion(verdicts),
+        claims={
+            "published": tables.claims(published, commands=True),
+            "ours": tables.claims(ours, commands=True),
+        },
         notes=_notes(verdicts),
         speed={topic: tables.speed(record, topic) for topic in topics},
         **{part: make(record) for part, make in _TABLES.items()},
@@ -90,16 +118,15 @@ def as_markdown(
     for name in TEXTS.keys() - set(plots):
         page = page.replace(f"![{TEXTS[name]}]({name})", "")
     # Where the record holds nothing of a part, there is no gap, and no heading alone.
-    return re.sub(r"## Training\n\n(?=#)", "", re.sub(r"\n{3,}", "\n\n", page))
+    return re.sub(r"## [\w ]+\n\n(?=## )", "", re.sub(r"\n{3,}", "\n\n", page))
 
 
 def as_html(markdown: str) -> str:
-    """Return the report's Markdown as a page; its plots lie beside it."""
+    """Return the report's Markdown as a page; its plots are linked."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     body = parser.render(markdown)
-    body = re.sub(r' style="text-align:right"', ' class="right"', body)
-    body = body.replace("<table>", '<div class="wide"><table>')
-    body = body.replace("</table>", "</table></div>")
+    for found, wanted in _MARKUP:
+        body = re.sub(found, wanted, body)
     for word, style in _VERDICTS.items():
         body = body.replace(f"<td>{word}</td>", f'<td class="{style}">{word}</td>')
     title = re.search(r"<h1>(.*?)</h1>", body)
@@ -107,7 +134,8 @@ def as_html(markdown: str) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title[1] if title else 'Report'}</title>\n"
-        f"<style>\n{_STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+        f"<style>\n{_STYLE}</style>\n<script>\n{_SCRIPT}</script>\n"
+        f"</head>\n<body>\n{body}</body>\n</html>\n"
     )
 
 
@@ -120,7 +148,7 @@ def as_section(
         *(f"![{TEXTS[name]}](results/{folder}/{name})" for name in shown),
         tables.claims([one for one in verdicts if one.claim.headline]),
         f"By `{record.header['command']} && ./scripts/harness report`. "
-        f"{_conclusion(verdicts)} All of them, tables and plots: "
+        f"{summary.conclusion(verdicts)} All of them, tables and plots: "
         f"[results/{folder}/REPORT.md](results/{folder}/REPORT.md).",
     ]
     return "\n\n".join(parts)
@@ -152,21 +180,10 @@ def _find(layout: Layout, name: str | None, *, record: bool) -> Path:
     )
 
 
-def _conclusion(verdicts: Sequence[Verdict]) -> str:
-    words = [verdict.word for verdict in verdicts]
-    failed = [v.claim.name for v in verdicts if v.word == "does not hold"]
-    text = (
-        f"**Of {len(words)} claims {words.count('holds')} hold, {len(failed)} do not, "
-        f"{words.count('reported')} are reported without a bound, "
-        f"{words.count('not measured')} were not measured.**"
-    )
-    return text + (f" Not held: {', '.join(failed)}." if failed else "")
-
-
 def _notes(verdicts: Sequence[Verdict]) -> str:
     notes = [
         f"- `{v.claim.name}`: {v.claim.note}"
         for v in verdicts
         if v.claim.note and v.measured != v.claim.note
     ]
-    return "\n".join(["Notes:\n", *notes]) if notes else ""
+    return "\n".join(notes)

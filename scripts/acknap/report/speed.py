@@ -40,7 +40,7 @@ def speed(
     """
     found = [
         (one, _named(point))
-        for point, one in _ratios(record, topics, base, contender)
+        for point, one in ratios(record, topics, base, contender)
         if re.search(problem, point.problem) and point.items >= items
     ]
     if not found:
@@ -68,7 +68,7 @@ def slower_share(
     """
     found = [
         (time, _named(point), one.median < 1 and time >= least_ms / 1e3)
-        for point, one in _ratios(record, topics, base, contender)
+        for point, one in ratios(record, topics, base, contender)
         if (time := median_seconds(point.seconds, contender)) is not None
     ]
     if not found:
@@ -87,7 +87,7 @@ def times(
     """How many times the time of `base` a contender takes, at most."""
     found = [
         (one.median, _named(point))
-        for point, one in _ratios(record, topics, contender, base)
+        for point, one in ratios(record, topics, contender, base)
     ]
     if not found:
         return None
@@ -101,7 +101,7 @@ def peers(record: Record, contender: str) -> Number | None:
     points = record.of("peers", Speed)
     for name in SOLVERS:
         peer = f"peers.{name}"
-        found = [one.median for _, one in _ratios(record, ["peers"], peer, contender)]
+        found = [one.median for _, one in ratios(record, ["peers"], peer, contender)]
         gave_up = sum(peer in point.failed for point in points)
         answers = [point.answers[peer] for point in points if peer in point.answers]
         wrong = sum(answer.right is False for answer in answers)
@@ -250,7 +250,7 @@ def _named(point: Timed) -> str:
     return f"{name} at {budgets[0]}"
 
 
-def _ratios(
+def ratios(
     record: Record, topics: list[str], base: str, contender: str
 ) -> Iterator[tuple[Speed, Ratio]]:
     """Return how many times faster than `base` a contender is, point by point."""

@@ -8,11 +8,15 @@ from acknap.base.text import Row, of_numbers, short, table
 from acknap.bench.finished import Answer, Answers, Finished, Memory, Speed, Threads
 from acknap.bench.record import Record
 from acknap.inside.solvers import SOLVERS
-from acknap.knapsack.contenders import ALL, SIDES, in_setting, title
+from acknap.knapsack.contenders import ALL, SIDES, VARIANTS, in_setting, title
+from acknap.models.parted import MEASURES, Parted
+from acknap.report.delivered import extra_cuts, extra_time, points, recompute, runs
 from acknap.report.memory import memory_points
-from acknap.report.speed import small_counts, thread_ratios
+from acknap.report.speed import ratios, small_counts, thread_ratios
 from acknap.report.stats import median_seconds, percentile, ratio
 from acknap.report.verdicts import Verdict
+
+BASE = "stock.dp"  # that others are compared to
 
 
 def claims(verdicts: Iterable[Verdict], *, commands: bool = False) -> str:
@@ -66,6 +70,98 @@ def _is_needless(point: Answers, row: Answer) -> bool:
         return False
     # Sums of whole numbers are exact; others may differ by rounding.
     return row.value < (best if float(best).is_integer() else best * (1 - 1e-13))
+
+
+def captured(record: Record) -> str:
+    """Return a line per captured model: the solvers' worst sets over all budgets."""
+    return of_numbers(
+        {"model": point.name} | {title(name): _worst(point, name) for name in ALL}
+        for point in record.of("captured", Answers)
+    )
+
+
+def _worst(point: Answers, contender: str) -> str:
+    found = point.by(contender)
+    if not found or any(row.failed for row in found):
+        return "failed" if found else "absent"
+    beyond = max(row.excess for row in found)
+    extra = max(
+        (point.extra(row) or 0.0 for row in found if not row.excess), default=0.0
+    )
+    more = f"{short(100 * extra)} %" if extra >= 1e-5 else "< 0.001 %"
+    more = more if extra > 1e-9 else "0"
+    return f"{more}, over by {short(100 * beyond)} %" if beyond else more
+
+
+def variants(record: Record) -> str:
+    """Return a line per variant: how its partitions keep to the budget."""
+    return of_numbers(
+        {"partition by": title(name)} | _variant(record, name)
+        for name in VARIANTS
+        if any(runs(record, name))
+    )
+
+
+def _variant(record: Record, contender: str) -> Row:
+    found = [row for _, _, row in runs(record, contender)]
+    beyond = {measure: [row.excess(measure) for row in found] for measure in MEASURES}
+    worst = {m: f"{100 * max(values):+.1f} %" for m, values in beyond.items()}
+    again = recompute(record, BASE, contender)
+    time = extra_time(record, BASE, contender)
+    cuts = extra_cuts(record, contender)
+    return {
+        "runs": str(len(found)),
+        **{f"within by {m}": str(values.count(0.0)) for m, values in beyond.items()},
+        "worst by ratio": worst.pop("ratio"),
+        **{f"by {measure}": excess for measure, excess in worst.items()},
+        "over though the plan is not": str(sum(row.is_broken for row in found)),
+        "recomputed runtime against released dp": f"{again.value:.4f}"
+        if again
+        else "-",
+        "cuts": f"{1 + cuts.value:.2f}" if cuts else "-",
+        "partition time": f"{100 * time.value:+.2f} %" if time else "-",
+    }
+
+
+def delivered(record: Record) -> str:
+    """Return a line per model and budget: plan and ratio of every variant."""
+    lines = []
+    for point in points(record):
+        for budget in point.budgets:
+            rows = {row.contender: row for row in point.rows if row.budget == budget}
+            cells = {title(name): _promise(rows.get(name)) for name in VARIANTS}
+            lines.append({"model, budget": f"{point.name}, {budget:g}"} | cells)
+    return of_numbers(lines)
+
+
+def _promise(row: Parted | None) -> str:
+    if row is None:
+        return "absent"
+    if row.failed:
+        return "failed"
+    if not row.knapsack_used:
+        return f"no knapsack, {row.ratio:.4f}"
+    mark = " **over**" if row.is_broken else " over" if row.excess("ratio") else ""
+    return f"{row.plan:.4f} to {row.ratio:.4f}{mark}"
+
+
+def speeds(record: Record) -> str:
+    """Return a line per solver: its speed against the base's on real models."""
+    return of_numbers(
+        {"solver": title(name)} | _speeds([one.median for _, one in found])
+        for name in ALL
+        if (found := list(ratios(record, ["real-speed"], BASE, name))) and name != BASE
+    )
+
+
+def _speeds(found: list[float]) -> Row:
+    return {
+        "points": str(len(found)),
+        "median": f"{short(statistics.median(found))}x",
+        "worst": f"{short(min(found))}x",
+        "best": f"{short(max(found))}x",
+        "slower on": str(sum(one < 1 for one in found)),
+    }
 
 
 def speed(record: Record, topic: str) -> str:

@@ -1,11 +1,13 @@
 """The report: numbers, tables, page, README, from a record made by hand."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from acknap.bench import claims as bench_claims
 from acknap.bench import record as bench_record
 from acknap.bench.finished import Threads
 from acknap.report import memory as bench_memory
-from acknap.report import page
+from acknap.report import page, summary
 from acknap.report import speed as bench_numbers
 from acknap.report.page import END, START, run_report, splice
 from acknap.report.verdicts import judge
@@ -175,6 +177,9 @@ def test_report_files(report: Path) -> None:
     for part in (
         "# Benchmark of the knapsack solvers\n",
         "Measured by `./scripts/harness bench`",
+        "- **0 of 2 \N{RIGHTWARDS ARROW} 0 of 2** partitions keep more alive than",
+        "\n**What it costs.** Where released `dp` keeps the budget, ",
+        "\n</details>\n\n## Claims\n",
         "| The dp table for n = 100 does not fit into 64 GB | holds | 304 GB",
         "| dp, released | 1 | 0 | 0 | 0 | 20 % | 20 % | 0 |",
         "| Hirschberg, released | 1 | 1 | 25 % | 1 | 0 | 0 | 0 |",
@@ -210,7 +215,7 @@ def test_readme(layout: Layout) -> None:
     assert text.startswith("# Title\n\nText.\n\n<!-- claims -->\n")
     assert text.endswith("<!-- /claims -->\n")
     assert text.count("![") == 1
-    assert "![Bytes that a partition saves" in text
+    assert "![What stays alive for the backward" in text
     table = re.search(r"^\| claim .*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
     assert table
     assert table.group().count("\n") == 9  # its head, and eight claims
@@ -299,7 +304,18 @@ def test_page_links_the_plots_beside_it(report: Path) -> None:
     assert reader.open == []
     assert reader.seen.count("img") == 7
     assert reader.seen.count("table") > 6
-    assert {path.name for path in report.glob("*.svg")} == {*reader.links}
+    plots = {path.name for path in report.glob("*.svg")}
+    assert {link for link in reader.links if link[0] != "#"} == plots
+
+
+def test_claims_come_last_and_folded(report: Path) -> None:
+    text = (report / "report.html").read_text()
+    assert text.index("</table>") < text.index("<details>")
+    claims = text.partition('<h2 id="claims">')[2]
+    assert "<h2" not in claims
+    assert claims.count("<details>") == claims.count("</details>") == 3
+    assert "<details open" not in text
+    assert "&lt;" not in text.partition("<body>")[2].replace("&lt;=", "")
 
 
 def test_page_of_text_that_looks_like_markup() -> None:
@@ -313,27 +329,58 @@ def test_page_in_a_browser(
     report: Path, tmp_path: Path, browser: str, width: int
 ) -> None:
     """No error, all plots and tables, and nothing wider than the screen."""
-    script = (
-        "<script>addEventListener('load', () => { const d = document.documentElement;"
-        "document.title = [d.scrollWidth <= innerWidth, innerWidth,"
-        "document.images.length,"
-        "[...document.images].every(i => i.naturalWidth && i.clientHeight > 50),"
-        "document.querySelectorAll('table').length > 6].join(' ') })</script>"
-    )
-    shutil.copytree(report, tmp_path, dirs_exist_ok=True)
-    page = tmp_path / "page.html"
-    page.write_text((report / "report.html").read_text() + script)
-    frame = tmp_path / "frame.html"  # a headless window is never narrower than 500
+    seen = look(browser, report / "report.html", tmp_path, width)
+    assert (seen["width"], seen["fits"]) == (width, True)
+    assert (seen["plots"], seen["drawn"]) == (7, True)
+    assert seen["tables"] > 6
+
+
+def test_no_column_is_cut_on_a_desk(tmp_path: Path, browser: str) -> None:
+    """The committed page has the widest tables."""
+    seen = look(browser, REAL.results / "bench" / "report.html", tmp_path, 1280)
+    assert (seen["drawn"], seen["scroll"], seen["said"]) == (True, 0, 0)
+
+
+def test_wide_tables_scroll_by_themselves_on_a_telephone(
+    tmp_path: Path, browser: str
+) -> None:
+    seen = look(browser, REAL.results / "bench" / "report.html", tmp_path, 390)
+    assert seen["fits"]
+    assert seen["scroll"] == seen["said"] > 6
+
+
+LOOK = """
+f.onload = () => setTimeout(() => {
+  const page = f.contentDocument, all = (what) => [...page.querySelectorAll(what)];
+  all("details").forEach((part) => part.open = true);
+  const boxes = all(".wide");
+  setTimeout(() => document.title = JSON.stringify({
+    width: f.contentWindow.innerWidth,
+    fits: page.documentElement.scrollWidth <= f.contentWindow.innerWidth,
+    plots: page.images.length,
+    drawn: all("img").every((i) => i.naturalWidth && i.clientHeight > 50),
+    tables: boxes.length,
+    scroll: boxes.filter((box) => box.scrollWidth > box.clientWidth).length,
+    said: boxes.filter((box) =>
+      getComputedStyle(box, "::before").content.includes("scroll")).length,
+  }), 500);
+}, 500);
+"""
+
+
+def look(browser: str, page: Path, folder: Path, width: int) -> dict[str, Any]:
+    """What a browser makes of a page, with all that is folded open."""
+    frame = folder / "frame.html"  # a headless window is never narrower than 500
     frame.write_text(
-        f"<iframe id=f src=page.html width={width} height=900></iframe><script>"
-        "f.onload = () => document.title = f.contentDocument.title</script>"
+        f"<iframe id=f src={page.as_uri()} width={width} height=900></iframe>"
+        f"<script>{LOOK}</script>"
     )
     done = subprocess.run(
         [
             browser,
             *("--headless=new", "--no-sandbox", "--disable-gpu"),
             *("--allow-file-access-from-files", "--enable-logging=stderr"),
-            *("--virtual-time-budget=5000", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--virtual-time-budget=5000", f"--user-data-dir={folder / 'profile'}"),
             *("--window-size=1400,1000", "--dump-dom", frame.as_uri()),
         ],
         capture_output=True,
@@ -342,8 +389,9 @@ def test_page_in_a_browser(
     )
     title = re.search(r"<title>(.*?)</title>", done.stdout)
     assert title is not None, done.stderr[-2000:]
-    assert title[1] == f"true {width} 7 true true"
     assert "CONSOLE" not in done.stderr
+    found: dict[str, Any] = json.loads(title[1])
+    return found
 
 
 # --- what is committed
@@ -358,7 +406,9 @@ def test_committed_numbers_agree() -> None:
     assert record.path.stat().st_size < 5e6
     verdicts = [judge(c, record) for c in bench_claims.load(REAL)]
     plots = [name for name in page.TEXTS if (folder / name).is_file()]
-    text = page.as_markdown(record, verdicts, plots)
+    peaks = summary.peaks(REAL, record, folder)
+    assert peaks is not None
+    text = page.as_markdown(record, verdicts, plots, peaks)
     assert (folder / "REPORT.md").read_text() == text, (
         "run ./scripts/harness report --record"
     )

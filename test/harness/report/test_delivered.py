@@ -9,9 +9,8 @@ from acknap.bench import record as bench_record
 from acknap.bench.finished import Partitions
 from acknap.bench.record import Record
 from acknap.models.parted import Parted
-from acknap.report import chart_data
+from acknap.report import chart_data, tables
 from acknap.report import delivered as numbers
-from acknap.report import delivered_tables as tables
 from acknap.report.memory import Number
 from toy_record import CONTENDERS, make
 
@@ -168,6 +167,7 @@ def test_tables(record: Record) -> None:
 
 
 def test_plot_data(record: Record) -> None:
+    edit(record, "stock.dp", {"live": 0.75}, {"live": 0.8, "least": 0.8})
     found = chart_data.delivered(record)
     assert list(found) == [
         "stock.dp",
@@ -175,4 +175,11 @@ def test_plot_data(record: Record) -> None:
         "stock.exact",
         "patched.exact",
     ]
-    assert found["stock.dp"] == ([(0.5, 0.5)], [(0.5, 0.75)])
+    assert found["stock.dp"] == ([(0.5, 0)], [(0.5, 50)])
+
+
+def test_marks_of_one_budget_stand_beside_one_another() -> None:
+    marks = chart_data.spread([(0.5, 2), (0.1, 0), (0.5, 1)], [0.1, 0.5])
+    assert [y for _, y in marks] == [0, 1, 2]
+    assert marks[0][0] == 0
+    assert 0.5 < marks[1][0] < 1 < marks[2][0] < 1.5

@@ -25,7 +25,7 @@ def pages_below(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir() and path.name not in MADE and path.name[0] != ".":
             yield from pages_below(path)
-        elif path.name in ("README.md", "CONTRIBUTING.md"):
+        elif path.name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
             yield path
 
 
@@ -139,6 +139,17 @@ def test_status_table_has_every_patch_as_it_is() -> None:
             assert cell == ("the test" if is_test else expected), title
             trailer = f"\nUpstream-Status: {status}"
             assert trailer in patch.path.read_text(encoding="utf-8"), title
+
+
+def test_table_of_dropped_patches_names_patches_with_their_tests() -> None:
+    section = PATCHES.partition("## When a patch is dropped")[2].partition("\n## ")[0]
+    row = r"^\| ([^|]+?) \| ([^|]+) \| `(test_\w+\.py)` \|$"
+    rows = re.findall(row, section, re.MULTILINE)
+    assert len(rows) == section.count("\n| ") - 2  # its head, and the line below it
+    patches = {patch.title: patch for patch in load(LAYOUT, "v2.11").mandatory}
+    for title, when, test in rows:
+        assert f"test/functorch/{test}" in patches[title].added, title
+        assert re.search(r"\]\(https://github\.com/pytorch/pytorch/\w+/\d+\)", when)
 
 
 def test_every_release_is_named_with_its_series() -> None:

@@ -304,6 +304,14 @@ def export(
 
 
 @app.command(rich_help_panel="Maintain")
+def canary() -> None:
+    """Say which patch does not apply to the newest pre-release of PyTorch."""
+    from acknap.series.canary import run_canary
+
+    sys.exit(run_canary(*table()))
+
+
+@app.command(rich_help_panel="Maintain")
 def test() -> None:
     """Run linters, the harness's tests, check, and the suite on patched releases."""
     from acknap.suite.selftest import run_test

@@ -1,13 +1,14 @@
-"""Read single files of a release's wheel from the package index that pip uses."""
+"""The package index that pip uses: versions of torch, single files of their wheels."""
 
 import functools
 import threading
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import requests
-from packaging.tags import sys_tags
+from packaging.tags import Tag, sys_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 from pypi_simple import (
@@ -47,16 +48,33 @@ def read_from_wheel(
     Raises:
         HarnessError: the index does not answer, or has no such wheel or file.
     """
-    try:
-        with _listing:  # several threads ask at once, one request is enough
-            page = _wheels(pip.setting("index-url") or PYPI_SIMPLE_ENDPOINT)
-        wheel = _choose(page, release)
+    with _errors():
+        wheel = _choose(_listed(), release)
         with _session() as session:
             try:
                 with RemoteZip(wheel.url, session=session, timeout=_TIMEOUT) as archive:
                     return read_archive(archive, paths, wheel.filename)
             except RangeNotSupported:
                 return _read_whole(session, wheel, paths, scratch)
+
+
+def newest_pre_release(after: str) -> str | None:
+    """The newest version of torch that is no release, of those after a release.
+
+    Raises:
+        HarnessError: the index does not answer.
+    """
+    with _errors():
+        versions = {version for version, _, _ in _listed()}
+    found = [one for one in versions if one.is_prerelease and one > Version(after)]
+    return max(found).public if found else None
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Say in one line what keeps the index from being read."""
+    try:
+        yield
     except NoSuchProjectError:
         raise HarnessError(f"the package index {_index()} has no torch") from None
     except _NO_ANSWER as error:
@@ -66,6 +84,18 @@ def read_from_wheel(
         ) from error
 
 
+def _listed() -> list[tuple[Version, frozenset[Tag], DistributionPackage]]:
+    """The wheels of torch on the index, with what their names say."""
+    with _listing:  # several threads ask at once, one request is enough
+        wheels = _wheels(pip.setting("index-url") or PYPI_SIMPLE_ENDPOINT)
+    found = []
+    for wheel in wheels:
+        with suppress(InvalidWheelFilename):
+            _, version, _, tags = parse_wheel_filename(wheel.filename)
+            found.append((version, tags, wheel))
+    return found
+
+
 @functools.cache
 def _wheels(index: str) -> tuple[DistributionPackage, ...]:
     with _session() as session, PyPISimple(index, session=session) as client:
@@ -73,18 +103,16 @@ def _wheels(index: str) -> tuple[DistributionPackage, ...]:
     return tuple(one for one in page.packages if one.package_type == "wheel")
 
 
-def _choose(wheels: Iterable[DistributionPackage], release: str) -> DistributionPackage:
+def _choose(
+    wheels: Iterable[tuple[Version, frozenset[Tag], DistributionPackage]], release: str
+) -> DistributionPackage:
     """The release's wheel for this platform, else its smallest one."""
     mine = frozenset(sys_tags())
-    found = []
-    for wheel in wheels:
-        try:
-            _, version, _, tags = parse_wheel_filename(wheel.filename)
-        except InvalidWheelFilename:
-            continue
-        if Version(version.public) == Version(release):
-            rank = (mine.isdisjoint(tags), wheel.size or 0, wheel.filename)
-            found.append((rank, wheel))
+    found = [
+        ((mine.isdisjoint(tags), wheel.size or 0, wheel.filename), wheel)
+        for version, tags, wheel in wheels
+        if Version(version.public) == Version(release)
+    ]
     if not found:
         raise HarnessError(
             f"the package index {_index()} has no wheel of torch {release}"

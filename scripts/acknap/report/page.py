@@ -1,4 +1,4 @@
-"""`report`: tables, plots and a page from a raw record alone."""
+"""`report`: tables, plots and a page from raw records alone."""
 
 import re
 from collections.abc import Sequence

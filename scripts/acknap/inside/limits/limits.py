@@ -13,8 +13,6 @@ ends of the ops without it.
 
 import gc
 import itertools
-import math
-import os
 import sys
 import time
 from bisect import bisect_right
@@ -26,15 +24,11 @@ from unittest import mock
 
 # Isolated, Python does not look beside this file.
 sys.path.append(str(Path(__file__).parents[3]))
-# The profiler's own words.
-os.environ.setdefault("KINETO_LOG_LEVEL", "9")
-
 import torch
 import torch._functorch.partitioners as partitioners
 import torch._inductor.config as inductor
 import torch._inductor.memory as inductor_memory
 from torch._functorch import config
-from torch.profiler import ProfilerActivity, profile
 
 from acknap.inside.known import LIMITS as MODELS
 from acknap.inside.limits.trained import Trained
@@ -43,6 +37,7 @@ from acknap.inside.models.joint_graphs import Joint, treat_attention_as_on_cuda
 from acknap.inside.models.partition import options, versions
 from acknap.inside.models.records import Row
 from acknap.inside.peaks.emitted import Emitted
+from acknap.inside.steps import allocations, error
 
 BACKENDS = ("aot_eager_decomp_partition", "inductor")
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the way from the lowest peak to the default
@@ -117,18 +112,11 @@ def allocated(trained: Trained, function: Step) -> Row:
     """
     trained.reset()
     gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        trained.step(function)
-    events = seen.profiler.kineto_results.events()
-    changes = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
-    # Those of one time stay in the order in which they came.
-    changes.sort(key=lambda change: change[0])
-    live = list(itertools.accumulate(size for _, size in changes))
-    times = [when for when, _ in changes]
-    ops = [e for e in events if e.name().startswith(("aten::", "prims::"))]
-    ends = (bisect_right(times, end) for end in _outermost_ends(ops))
-    held = max(live[count - 1] for count in ends if count)
-    return {"measured": max(live), "held": held}
+    seen = allocations(lambda: trained.step(function))
+    ops = [e for e in seen.events if e.name().startswith(("aten::", "prims::"))]
+    ends = (bisect_right(seen.times, end) for end in _outermost_ends(ops))
+    held = max(seen.live[count - 1] for count in ends if count)
+    return {"measured": max(seen.live), "held": held}
 
 
 def _outermost_ends(events: list[Any]) -> Iterator[int]:
@@ -146,17 +134,6 @@ def result(trained: Trained, function: Step) -> list[torch.Tensor]:
     loss = trained.step(function)
     gradients = (one.grad for one in trained.parameters.values())
     return [torch.tensor(loss), *(g.clone() for g in gradients if g is not None)]
-
-
-def error(found: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
-    """Return the difference of two results, as a share of the second one's norm.
-
-    Of the whole: the gradient of a bias that changes nothing is noise.
-    """
-    pairs = list(zip(found, expected, strict=True))
-    difference = sum(float((a - b).double().square().sum()) for a, b in pairs)
-    norm = sum(float(b.double().square().sum()) for _, b in pairs)
-    return math.sqrt(difference / norm)
 
 
 def ratio(trained: Trained, function: Step, other: Step) -> float:

@@ -36,7 +36,12 @@ def print_table(
     numbers: bool = False,
 ) -> None:
     """Print a table, with a line below its header on a terminal; else as `table`."""
-    shown = Table(title=title, box=box.SIMPLE_HEAD if console.is_terminal else None)
+    shown = Table(
+        title=title,
+        box=box.SIMPLE_HEAD if console.is_terminal else None,
+        collapse_padding=numbers,  # they are short, and there can be many
+        pad_edge=not numbers,
+    )
     for index, cell in enumerate(header):
         shown.add_column(cell, justify="right" if numbers and index else "left")
     for row in rows:

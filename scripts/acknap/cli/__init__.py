@@ -160,6 +160,26 @@ def capture(
     sys.exit(run_capture(*table(), model, budget, out, target))
 
 
+@app.command("try", rich_help_panel="Model")
+def try_(
+    model: Annotated[str, Argument(help="As capture takes it.")],
+    budget: Annotated[
+        str, Option(help="Shares of what can be saved, or taken off the peak.")
+    ] = "0.1,0.3",
+    no_run: Annotated[
+        bool, Option("--no-run", help="Only count the plans: no step is taken.")
+    ] = False,
+    out: Annotated[
+        Path | None, Option(help="The folder for table, picture and record.")
+    ] = None,
+    target: Both = "v2.10.0",
+) -> None:
+    """Train a model by each plan: released, series, by hand; bytes and seconds."""
+    from acknap.models.tried import run_try
+
+    sys.exit(run_try(*table(), model, budget, out, target, run=not no_run))
+
+
 @app.command(rich_help_panel="Model")
 def solve(
     file: Annotated[

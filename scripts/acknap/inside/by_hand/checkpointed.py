@@ -4,6 +4,7 @@ Runs inside an environment with torch.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch.utils.checkpoint import (
     checkpoint,
     create_selective_checkpoint_contexts,
 )
+
+from acknap.inside.models.block_models import blocks
 
 _aten: Any = torch.ops.aten
 # torchtitan's list of ops whose results are saved, those of several ranks left out.
@@ -98,3 +101,28 @@ def apply(way: str, model: nn.Module) -> None:
     )
     owner, name, layers = found
     setattr(owner, name, nn.ModuleList(WAYS[way](layers)))
+
+
+def checkpoint_blocks(model: nn.Module) -> int:
+    """Checkpoint each block that a model repeats, in place; return how many there are.
+
+    Blocks stay what they are to the model that holds them, with all their attributes.
+    """
+    found = [block for _, block in blocks(model)]
+    for block in found:
+        kind: Any = type(block)
+        block.__class__ = _checkpointed(kind)
+    return len(found)
+
+
+@cache
+def _checkpointed(kind: Any) -> Any:
+    """Return a module's type whose forward is computed again in the backward."""
+
+    def forward(self: nn.Module, *arguments: Any, **keywords: Any) -> Any:
+        def run(*arguments: Any, **keywords: Any) -> Any:
+            return kind.forward(self, *arguments, **keywords)
+
+        return checkpoint(run, *arguments, use_reentrant=False, **keywords)
+
+    return type(kind.__name__, (kind,), {"forward": forward})

@@ -253,6 +253,15 @@ class Model(nn.Module):
 def make():
     return Model(), torch.empty(8, 64, dtype=torch.long)
 
+class Large(Model):
+    def forward(self, tokens):
+        if not torch.compiler.is_compiling():
+            raise torch.OutOfMemoryError("too large")
+        return torch.nn.functional.dropout(super().forward(tokens), 0.1)
+
+def large():
+    return Large(), torch.empty(8, 64, dtype=torch.long)
+
 def on_meta():
     return Model().to("meta"), torch.empty(8, 64, dtype=torch.long)
 """
@@ -291,6 +300,15 @@ def test_steps_in_real_torch(real: Worker) -> None:
         assert row["off"] <= row["allowed"]
     assert free["off"] <= free["allowed"]
     assert free["measured"] == pytest.approx(free["peak"], rel=0.5)
+
+
+def test_a_model_that_fits_only_with_a_plan(real: Worker) -> None:
+    real.ask({"op": "open", "model": "toy_model:large"})
+    free = real.ask({"op": "train", "way": "no budget", "budget": 1.0})
+    assert free["off"] is None  # from what?
+    row = real.ask({"op": "train", "way": "exact", "budget": 0.0})
+    # The same random numbers as without a budget.
+    assert row["off"] <= row["allowed"]
 
 
 def test_a_model_without_content_is_told(real: Worker) -> None:

@@ -42,7 +42,6 @@ class Plans:
 
     Attributes:
         graph: Tells the graphs from others: a digest of their nodes and shapes.
-        draws: Whether they have random ops.
     """
 
     def __init__(self, model: str) -> None:
@@ -56,7 +55,6 @@ class Plans:
         nodes = [node for one in self._measured for node in one.joint.graph.nodes]
         text = "\n".join(map(_line, nodes))
         self.graph = hashlib.sha256(text.encode()).hexdigest()[:12]
-        self.draws = any(map(_draws, nodes))
 
     def measure(self, way: str, budget: float) -> Row:
         """Plan all graphs, and measure what the partitioner emits for the plans.
@@ -123,8 +121,3 @@ def _line(node: Any) -> str:
     shape = (value.dtype, *value.shape) if isinstance(value, torch.Tensor) else value
     inputs = [one.name for one in node.all_input_nodes]
     return f"{node.name} {node.op} {node.target} {inputs} {shape}"
-
-
-def _draws(node: Any) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags

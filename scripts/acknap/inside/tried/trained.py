@@ -107,7 +107,7 @@ class Trained:
         made: Function = torch.compile(function, backend=backend, dynamic=False)
         return made
 
-    def step(self, function: Function) -> float:
+    def step(self, function: Function, seed: int = 1) -> float:
         """Run forward and backward, with gradients made anew; return the loss.
 
         Nobody but the step holds its inputs. A model that returns no loss, which is a
@@ -115,7 +115,7 @@ class Trained:
         """
         for parameter in self.parameters:
             parameter.grad = None
-        torch.manual_seed(1)
+        torch.manual_seed(seed)
         outputs = _outputs(function(*self._batch(0), **self._batch(1)))
         loss = sum(float(one.detach().float().mean()) for one in outputs)
         torch.autograd.backward(
@@ -132,9 +132,9 @@ class Trained:
         batch = (self._built.arguments, self._built.keywords)[part]
         return pytree.tree_map(cloned, batch)
 
-    def result(self, function: Function) -> list[torch.Tensor]:
+    def result(self, function: Function, seed: int = 1) -> list[torch.Tensor]:
         """Return the loss of a step, and its gradients, on the CPU."""
-        loss = self.step(function)
+        loss = self.step(function, seed)
         gradients = [one.grad for one in self.parameters if one.grad is not None]
         found = [torch.tensor(loss), *(one.to("cpu", copy=True) for one in gradients)]
         for parameter in self.parameters:

@@ -9,6 +9,7 @@ standard output, as models/capture.py does, with the same command line:
     {"op": "train", "way": "exact", "budget": 0.3}   bytes and seconds of steps by it
 """
 
+import math
 import os
 import statistics
 import sys
@@ -61,21 +62,27 @@ class Worker:
 
     def train(self, way: str, budget: float) -> Row:
         """Train the model by a plan."""
-        if self._steps is None:
-            draws = self._plans.draws
-            self._steps = _Steps(self._model, self._device, draws=draws)
-        return self._steps.measure(way, budget)
+        try:
+            if self._steps is None:
+                self._steps = _Steps(self._model, self._device)
+            return self._steps.measure(way, budget)
+        except torch.OutOfMemoryError:
+            self._device.free()  # for the next plan
+            raise
 
 
 class _Steps:
     """Steps of one model: eager, without a budget, and by a plan."""
 
-    def __init__(self, model: str, device: Device, *, draws: bool) -> None:
+    def __init__(self, model: str, device: Device) -> None:
         self._device = device
         self._trained = Trained(model, device.kind)
         self._free = self._compiled(NO_BUDGET, 1.0)
+        self._eager = self._result(self._trained.eager)
         # Compiled code draws other random numbers than eager torch does.
-        self._eager = None if draws else self._result(self._trained.eager)
+        other = self._result(self._trained.eager, seed=2)
+        if self._eager and other and error(other, self._eager) > _allowed(other):
+            self._eager = None
         self._default = self._result(self._free)
 
     def measure(self, way: str, budget: float) -> Row:
@@ -83,7 +90,8 @@ class _Steps:
 
         Returns:
             `measured`, the most bytes that are allocated at once for a step,
-            `seconds` of a step, `ratio`, its time as a share of one without a budget,
+            `seconds` of a step, `ratio`, its time as a share of one without a budget
+            (None where memory does not suffice for that),
             `off`, how far loss and gradients are from eager's or, if that is less,
             from those without a budget, and `allowed`, how far rounding can take them.
         """
@@ -99,8 +107,7 @@ class _Steps:
             "seconds": seconds,
             "ratio": ratio,
             "off": min(errors, default=None),
-            # By custom: half of the digits that the least precise gradient has.
-            "allowed": max(torch.finfo(one.dtype).eps for one in found) ** 0.5,
+            "allowed": _allowed(found),
         }
 
     def _compiled(self, way: str, budget: float) -> Function:
@@ -108,28 +115,36 @@ class _Steps:
         function = trained.by_hand() if way == BY_HAND else trained.eager
         return trained.compiled(function, options(way, budget))
 
-    def _result(self, function: Function) -> list[torch.Tensor] | None:
+    def _result(self, function: Function, seed: int = 1) -> list[torch.Tensor] | None:
         """Return loss and gradients; None if memory does not suffice."""
         try:
-            return self._trained.result(function)
+            return self._trained.result(function, seed)
         except torch.OutOfMemoryError:
             self._device.free()
             return None
 
-    def _time(self, function: Function) -> tuple[float, float]:
+    def _time(self, function: Function) -> tuple[float, float | None]:
         """Return the seconds of a step, and their ratio to those without a budget."""
         spent: dict[str, list[float]] = {"other": [], "own": []}
         begin = time.monotonic()
         least, most = _ROUNDS
-        pairs = (("other", self._free), ("own", function))
+        pairs = [("other", self._free), ("own", function)]
+        if self._default is None:
+            pairs = pairs[1:]
         for number in range(most):
             if number >= least and time.monotonic() - begin > _SECONDS:
                 break
-            for key, one in pairs if number % 2 else reversed(pairs):
+            for key, one in pairs if number % 2 else pairs[::-1]:
                 seconds = self._device.count_seconds(partial(self._trained.step, one))
                 spent[key].append(seconds)
-        ratios = map(float.__truediv__, spent["own"], spent["other"])
-        return statistics.median(spent["own"]), statistics.median(ratios)
+        ratios = [*map(float.__truediv__, spent["own"], spent["other"])]
+        ratio = statistics.median(ratios) if ratios else None
+        return statistics.median(spent["own"]), ratio
+
+
+def _allowed(found: list[torch.Tensor]) -> float:
+    """Return how far rounding can take a result: half of the digits, by custom."""
+    return math.sqrt(max(torch.finfo(one.dtype).eps for one in found))
 
 
 if __name__ == "__main__":

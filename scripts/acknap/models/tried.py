@@ -14,7 +14,7 @@ from acknap.base.layout import INSIDE, Layout
 from acknap.base.progress import say, working
 from acknap.base.text import short
 from acknap.models.budgets import parse
-from acknap.models.tracer import TRANSFORMERS, transformers
+from acknap.models.tracer import TRANSFORMERS, require_module, transformers
 from acknap.torches import environments
 from acknap.torches.environments import Environment
 from acknap.torches.inspect import inspect
@@ -132,6 +132,7 @@ def run_try(
     """
     from acknap.models.tried_page import show
 
+    require_module(model)
     asked = parse(budgets)
     name = re.sub(r"\W+", "_", model.removeprefix(TRANSFORMERS)).strip("_")
     folder = (out or Path("tried") / name).absolute()

@@ -44,7 +44,8 @@ _COMMANDS = (
 def run_test(layout: Layout) -> int:
     """Run every step that did not pass yet, whatever the earlier ones said.
 
-    The suite comes last, so that pytest's own summary is near the end.
+    A line for each step stands before the last one, a suite, so that pytest's own
+    summary ends the output.
 
     Returns:
         0 if all passed, else 1.
@@ -57,9 +58,10 @@ def run_test(layout: Layout) -> int:
         steps[f"types on {target}"] = partial(_run_types, layout, target)
     steps[f"the package on stock {PLUGIN}"] = partial(_run_plugin, layout)
     steps[f"harness compare --target {COMPARED}"] = partial(_run_compare, layout)
-    steps[f"suite on patched {OLDEST}"] = partial(_run_suite, layout)
     ends = _run_steps(layout, steps)
     print("", *(f"{name}: {end}" for name, end in ends.items()), sep="\n", flush=True)
+    last = {f"suite on patched {OLDEST}": partial(_run_suite, layout)}
+    ends |= _run_steps(layout, last)
     failed = [name for name, end in ends.items() if end.startswith("failed")]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
@@ -76,6 +78,7 @@ def _run_steps(
     for name, step in steps.items():
         if name in passed:
             ends[name] = f"kept: it passed in this tree, see {layout.relative(path)}"
+            print(f"\n$ {name}\n{ends[name]}", flush=True)
             continue
         start = time.monotonic()
         good = _passes(name, step)

@@ -116,10 +116,11 @@ def test_test_runs_every_step(
     assert len(steps) == 11
     assert steps[-2:] == ["$ harness compare --target v9", "$ suite on patched v8"]
     ends = [line for line in result.out.splitlines() if re.search(r" in \d+ s$", line)]
-    assert len(ends) == 11
+    assert len(ends) == 10
     assert ends[0].startswith("ruff check: passed in ")
-    assert ends[-1].startswith("suite on patched v8: failed in ")
-    assert result.out.endswith(f"{ends[-1]}\n")
+    assert ends[-1].startswith("harness compare --target v9: failed in ")
+    # The runner's own words come last.
+    assert result.out.endswith(f"{ends[-1]}\n\n$ suite on patched v8\n")
     assert "error: unknown target 'v9'" in result.err
     assert result.err.splitlines()[-1] == (
         "Failed: mypy, mypy --config-file plugin/pyproject.toml, harness check, "

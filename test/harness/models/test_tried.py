@@ -155,6 +155,8 @@ def test_wrong_gradients_are_told(
 def test_bad_input_is_one_line(toy: Toy, tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="bad: no such model"):
         run(toy, model="bad")
+    with pytest.raises(HarnessError, match="name its module, unet:make"):
+        run(toy, model="unet.py:make")
     with pytest.raises(HarnessError, match="budget '2'"):
         run(toy, "2")
     assert not (tmp_path / "tried").exists()

@@ -46,6 +46,33 @@ def draw(model: str, plans: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         return svg(figure)
 
 
+def draw_step(model: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a plot of what lives during one step as SVG.
+
+    Args:
+        model: Its name.
+        plans: Plans by the way that they were made, each with its `step`.
+    """
+    with mpl.rc_context(SETTINGS):
+        figure, axes = new_axes(
+            f"{model}: one step at equal recomputation",
+            "operators of the step, in order (% of all)",
+            "bytes that live",
+        )
+        for way, row in plans.items():
+            step, style = row["step"], _STYLES[way]
+            colour, width = style["color"], 100 / len(step["live"])
+            again = percent({**step, "total": row["total"]})
+            label = f"{_LABELS[way]}: {again:.0f} % computed again"
+            places = [width * part for part in range(len(step["live"]))]
+            axes.plot(places, step["live"], color=colour, ls=style["ls"], label=label)
+            axes.axvline(width * step["forward"], color=colour, ls=":", lw=1)
+        axes.set(xlim=(0, 100), ylim=(0, None))
+        axes.yaxis.set_major_formatter(EngFormatter("B"))
+        axes.legend(loc="upper left", title="dotted: where the backward begins")
+        return svg(figure)
+
+
 def draw_frontier(model: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a plot of recomputation against the peak as SVG.
 

@@ -19,8 +19,9 @@ _PAGE = Path(__file__).with_name("peaks.md").read_text(encoding="utf-8")
 # The ways to plan, by what they are called here.
 _NAMES = {"dp": "released dp", "exact": "exact", "peak": "peak"}
 
-# The models that are drawn.
+# The models that are drawn, and the budget of released dp whose step is.
 _DRAWN = {"llama_32", "convnet"}
+_STEP = 0.1
 
 
 def write_report(folder: Path, command: str) -> int:
@@ -35,6 +36,7 @@ def write_report(folder: Path, command: str) -> int:
     counts = [_model(name, rows) for name, rows in steps.items()]
     wrong, over = (sum(int(c[key]) for c in counts) for key in ("wrong steps", "over"))
     worse, against = _against(ours)
+    pictures = _pictures({**plans, "peak": steps}, [*stock, *ours])
     text = _PAGE.format(
         command=command,
         versions=versions([*stock, *ours]),
@@ -49,14 +51,27 @@ def write_report(folder: Path, command: str) -> int:
             for way, found in plans.items()
         ),
         against=against,
+        budget=_STEP,
+        pictures="\n".join(f"![{name}]({name})" for name in pictures) or "None.",
         table=_table({**plans, "peak": steps}),
     )
-    drawn = {**plans, "peak": steps}
-    for model in _DRAWN & steps.keys():
-        shown = {way: found[model] for way, found in drawn.items() if model in found}
-        write_atomic(folder / f"{model}.svg", chart.draw(model, shown).encode())
+    for name, picture in pictures.items():
+        write_atomic(folder / name, picture.encode())
     write_page(folder, text)
     return 1 if wrong or over or worse else 0
+
+
+def _pictures(
+    found: dict[str, dict[str, list[Row]]], rows: Sequence[Row]
+) -> dict[str, str]:
+    """Return the plots of some models by their files' names."""
+    made = {}
+    for model in sorted(_DRAWN & found["peak"].keys()):
+        shown = {way: by[model] for way, by in found.items() if model in by}
+        made[f"{model}.svg"] = chart.draw(model, shown)
+        if step := _step(model, rows):
+            made[f"{model}-step.svg"] = chart.draw_step(model, step)
+    return made
 
 
 def _ways(rows: Iterable[Row], way: str) -> dict[str, list[Row]]:
@@ -66,6 +81,20 @@ def _ways(rows: Iterable[Row], way: str) -> dict[str, list[Row]]:
         if row["way"] == way:
             found[row["model"]].append(row)
     return found
+
+
+def _step(model: str, rows: Iterable[Row]) -> dict[str, Row]:
+    """Return a plan of released dp, and ours at no more recomputation, if both are."""
+    ways = {"dp": "dp", "peak for dp": "peak"}
+    found = {
+        ways[row["way"]]: row
+        for row in rows
+        if row["model"] == model
+        and row["way"] in ways
+        and row["budget"] == _STEP
+        and "step" in row
+    }
+    return found if len(found) == len(ways) else {}
 
 
 def _zigzags(rows: Sequence[Row]) -> bool:

@@ -49,6 +49,25 @@ def test_plans_that_keep_all_promises(tmp_path: Path) -> None:
     assert "| released dp | 0.500 | 0 of 1 |" in text
 
 
+def test_a_step_is_drawn_at_equal_recomputation(tmp_path: Path) -> None:
+    def drawn(again: float) -> dict[str, Any]:
+        return {"step": {"live": [1, 50, 40, 2], "forward": 2, "again": again}}
+
+    stock = [row("dp", 0.1, 50, 30.0, **drawn(30.0), model="convnet")]
+    ours = against("dp", 20, 10) | {"budget": 0.1, "model": "convnet"}
+    ours |= drawn(25.0)
+    found = [step(0, 10, 60) | {"model": "convnet"}, ours]
+    toy_rows.write(tmp_path, stock=stock, patched=found)
+    assert peaks.write_report(tmp_path, "./scripts/harness peaks") == 0
+    picture = (tmp_path / "convnet-step.svg").read_text()
+    assert "the same: 30 % computed again" not in picture
+    assert "released dp, a budget of saved bytes: 30 % computed again" in picture
+    # Not the least that is recomputed at the other's peak, which is 10.
+    assert "a budget of the peak: 25 % computed again" in picture
+    text = (tmp_path / "REPORT.md").read_text()
+    assert "![convnet-step.svg](convnet-step.svg)" in text
+
+
 @pytest.mark.parametrize(
     ("second", "cells"),
     [

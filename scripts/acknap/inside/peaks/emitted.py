@@ -4,6 +4,7 @@ Runs inside an environment with torch, stock or patched. Nothing is computed wit
 lives is counted call by call, as an allocator would see it.
 """
 
+import itertools
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch._functorch.partitioners as partitioners
 from acknap.inside.models.joint_graphs import Joint
 from acknap.inside.models.live import storages
 from acknap.inside.models.records import Row
+
+PARTS = 400  # of a step, of which a picture shows the most bytes that live
 
 
 class Emitted:
@@ -54,14 +57,35 @@ class Emitted:
 
     def measure(self, saved: list[Any]) -> Row:
         """Return the most bytes that live, and the runtime that is spent again."""
+        forward, backward = (module.graph for module in self.emit(saved))
+        peak = max(map(max, self._live(forward, backward)))
+        return {"peak": peak, "again": self._again(backward)}
+
+    def follow(self, saved: list[Any]) -> Row:
+        """Return what lives over a step, and the runtime that is spent again.
+
+        Returns:
+            `live`, the most bytes in each of `PARTS` parts of the step's calls,
+            `forward`, how many parts the forward takes, and `again`.
+        """
         graphs = [module.graph for module in self.emit(saved)]
+        forward, backward = self._live(*graphs)
+        calls = forward + backward
+        bounds = [len(calls) * i // PARTS for i in range(PARTS + 1)]
+        live = [max(calls[a : max(a + 1, b)]) for a, b in itertools.pairwise(bounds)]
+        parts = PARTS * len(forward) // len(calls)
+        return {"live": live, "forward": parts, "again": self._again(graphs[1])}
+
+    def _again(self, backward: Any) -> float:
+        computed = (self._by_name.get(n.name) for n in backward.nodes if _is_call(n))
+        return sum(self._cost(n) for n in computed if n in self._forward)
+
+    def _live(self, forward: Any, backward: Any) -> tuple[list[int], list[int]]:
+        """Return the bytes that live at the start and each call of both graphs."""
         # The caller holds all inputs while the forward runs.
         held = sum(self._entering.values())
-        forward_peak = held + _peak(graphs[0], {*self._free, *self._entering})
-        backward_peak = _peak(graphs[1], self._free)
-        computed = (self._by_name.get(n.name) for n in graphs[1].nodes if _is_call(n))
-        again = sum(self._cost(n) for n in computed if n in self._forward)
-        return {"peak": max(forward_peak, backward_peak), "again": again}
+        apart = _live(forward, {*self._free, *self._entering})
+        return [held + live for live in apart], _live(backward, self._free)
 
     @cache  # noqa: B019 -- as many nodes as the graph has
     def _cost(self, node: Any) -> float:
@@ -86,11 +110,14 @@ def _reading_tangents(graph: Any) -> set[Any]:
     return found
 
 
-def _peak(graph: Any, free: set[Any]) -> int:
-    """Return the most bytes that live if values go after the last that reads them."""
+def _live(graph: Any, free: set[Any]) -> list[int]:
+    """Return the bytes that live at the start and at each call.
+
+    Values go after the last call that reads them.
+    """
     readers = {node: len(node.users) for node in graph.nodes}
     holders: dict[Any, int] = {}
-    alive = most = 0
+    alive = 0
 
     def hold(node: Any, by: int) -> None:
         nonlocal alive
@@ -102,10 +129,11 @@ def _peak(graph: Any, free: set[Any]) -> int:
 
     for node in graph.find_nodes(op="placeholder"):
         hold(node, 1)
+    found = [alive]
     for node in graph.nodes:
         if _is_call(node):
             hold(node, 1)
-            most = max(most, alive)
+            found.append(alive)
             if not readers[node]:
                 hold(node, -1)
         if node.op != "output":
@@ -113,4 +141,4 @@ def _peak(graph: Any, free: set[Any]) -> int:
                 readers[source] -= 1
                 if not readers[source] and source.op != "get_attr":
                     hold(source, -1)
-    return max(most, alive)
+    return found

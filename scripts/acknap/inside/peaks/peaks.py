@@ -37,7 +37,10 @@ def rows(name: str, stock: list[Row]) -> Iterator[Row]:
     with one_search() as found:
         for way, budget in asked:
             row = plan(joint, way, budget)
-            row |= emitted.measure(row.pop("saved")) | more
+            saved = row.pop("saved")
+            row |= emitted.measure(saved) | more
+            if way == "dp":
+                row["step"] = emitted.follow(saved)
             yield row
             if way in ("exact", "default"):
                 others.append(row)

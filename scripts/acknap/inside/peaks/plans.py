@@ -84,7 +84,8 @@ def beat(emitted: Emitted, search: Any, row: Row) -> Row:
 
     Returns:
         The lowest peak at no more recomputation than the other's, the least
-        recomputation at no higher peak (inf if there is none), and those of the other.
+        recomputation at no higher peak (inf if there is none), and those of the other;
+        of the first also its step.
     """
     frontier, schedule = search.planner.frontier, search.planner._schedule
     slack = len(schedule.nodes)  # an op without a formula counts one
@@ -100,4 +101,6 @@ def beat(emitted: Emitted, search: Any, row: Row) -> Row:
     for key, one in plans:
         saved = schedule.get_saved_values(one.saved) if one else None
         found[key] = emitted.measure(saved)[key] if saved else math.inf
+        if saved and key == "peak":
+            found["step"] = emitted.follow(saved)
     return found

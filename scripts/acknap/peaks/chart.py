@@ -69,7 +69,7 @@ def draw_step(model: str, plans: Mapping[str, Mapping[str, Any]]) -> str:
             axes.axvline(width * step["forward"], color=colour, ls=":", lw=1)
         axes.set(xlim=(0, 100), ylim=(0, None))
         axes.yaxis.set_major_formatter(EngFormatter("B"))
-        axes.legend(loc="upper left", title="dotted: where the backward begins")
+        axes.legend(loc="upper right", title="dotted: where the backward begins")
         return svg(figure)
 
 

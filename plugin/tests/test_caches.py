@@ -10,9 +10,12 @@ SCRIPT = """
 import json, sys
 import torch
 from torch._dynamo.utils import counters
-import acknap
 
 kind, budget = sys.argv[1:]
+if kind == "hooks":
+    torch.__version__ = "2.99.0"
+import acknap
+
 budget = float(budget)
 weight = torch.ones(8, 64, requires_grad=True)
 
@@ -23,7 +26,7 @@ x = torch.ones(64, 8)
 if kind == "backend":
     options = {"budget": budget}
     torch.compile(function, backend="acknap", options=options)(x).backward()
-elif kind == "scope":
+elif kind in ("scope", "hooks"):
     with acknap.budget(budget):
         torch.compile(function)(x).backward()
 else:
@@ -65,3 +68,12 @@ def test_two_budgets_and_two_processes(tmp_path):
     assert (again["cache"], again["hits"], again["misses"]) == ("hit", 1, 0)
     without = run(tmp_path, "none", 0.0)
     assert (without["cache"], without["hits"], without["misses"]) == (None, 0, 1)
+
+
+def test_hooks_are_not_asked_again(tmp_path):
+    first = run(tmp_path, "hooks", 0.2)
+    assert (first["cache"], first["hits"], first["misses"]) == ("miss", 0, 1)
+    again = run(tmp_path, "hooks", 0.2)
+    assert (again["cache"], again["hits"], again["misses"]) == (None, 1, 0)
+    other = run(tmp_path, "hooks", 0.1)
+    assert (other["cache"], other["hits"], other["misses"]) == ("miss", 0, 1)

@@ -255,6 +255,22 @@ class TestInductor:
         torch.testing.assert_close(found, expected)
         assert acknap.last_report().way == "knapsack"
 
+    def test_what_a_partitioner_is_handed(self):
+        handed = []
+
+        class Keeping(acknap.Partitioner):
+            def __call__(self, *args, **keywords):
+                handed.append(keywords)
+                return super().__call__(*args, **keywords)
+
+        model, x = blocks(1)
+        with inductor_config.patch(
+            custom_partitioner_fn=Keeping(0), force_disable_caches=True
+        ):
+            torch.compile(model)(x)
+        (keywords,) = handed
+        assert (keywords["compiler"], keywords["num_fwd_outputs"]) == ("inductor", 1)
+
     def test_backend_needs_a_budget(self):
         with pytest.raises(Exception, match="budget"):
             torch.compile(lambda x: x.sin(), backend="acknap")(torch.rand(3))

@@ -90,7 +90,8 @@ class Pair:
         for _ in range(_ROUNDS):
             if delivered is None or delivered <= wanted:
                 break
-            capacity -= (delivered - wanted) / unit
+            # From what the set takes, not from what it may: else it can stay the same.
+            capacity = sum(memory[i] for i in saved) - (delivered - wanted) / unit
             saved = _solve(memory, runtimes, max(capacity, 0.0))
             delivered = _cut(graph, info, nodes, saved)
         self.plans += 1

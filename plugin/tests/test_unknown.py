@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from acknap._release import installed
+
+from acknap import _signatures
 
 SCRIPT = """
 import json, logging, sys
@@ -76,3 +79,11 @@ def test_hash_seeds_change_no_plan():
     first, *others = (run(0.3, seed=seed) for seed in "123")
     assert first[-1]
     assert others == [first, first]
+
+
+def test_other_parameters_are_another_torch(monkeypatch):
+    assert installed().reason == ""
+    table = {"torch/_guards.py": {"tracing": {"2.11.0": "context, more"}}}
+    monkeypatch.setattr(_signatures, "TABLE", table)
+    said = "parameters of tracing are (context), not (context, more)"
+    assert installed.__wrapped__().reason.endswith(said)

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from acknap import _signatures
+
 _PRIVATE = "acknap._torch"
 
 
@@ -48,7 +50,8 @@ def installed() -> Installed:
     """Find the private modules of the torch that is there.
 
     They are taken only if every file that they stand for is the released one, byte for
-    byte, or the one of a torch that was patched with the series.
+    byte, or the one of a torch that was patched with the series, and if the functions
+    that the package calls beside them are those of the release.
     """
     table = json.loads((files(_PRIVATE) / "releases.json").read_text())
     releases = table["releases"]
@@ -70,7 +73,13 @@ def _difference(blobs: Mapping[str, list[str]], release: str) -> str:
     for path, known in blobs.items():
         if _blob_id(root / path) not in known:
             return f"{path} is not that of PyTorch {release}"
-    return ""
+    try:
+        changed = _signatures.differences(
+            release, lambda path: (root / path).read_bytes()
+        )
+        return next(changed, "")
+    except (OSError, SyntaxError) as error:
+        return f"the files of PyTorch {release} cannot be read: {error}"
 
 
 def _blob_id(path: Path) -> str | None:

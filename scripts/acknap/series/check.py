@@ -18,8 +18,8 @@ from acknap.series import lint as upstream_lint
 from acknap.series import tree
 from acknap.series.export import changed_files, present, render
 from acknap.series.patches import OPTIONAL, Series, load
-from acknap.upstream import pristine
-from acknap.upstream.targets import SeriesEntry, Target, Targets
+from acknap.upstream import pristine, signatures
+from acknap.upstream.targets import PACKAGED, SeriesEntry, Target, Targets
 
 _EXPORT = "run `./scripts/harness export`"
 
@@ -109,6 +109,7 @@ class _Check:
             *map(self._variant, entries),
             *map(self._series, entries),
             *map(self._target, members),
+            *map(self._signatures, members),
         ]
         for found in for_each(list, jobs):
             findings += found
@@ -185,6 +186,13 @@ class _Check:
                     f"{pinned} under `after`: {_EXPORT}"
                 )
                 yield Finding(name, problem)
+
+    def _signatures(self, target: Target) -> Iterator[Finding]:
+        """Compare what the package for an unpatched torch takes from the release."""
+        if target.series == PACKAGED:
+            released = self.released[target.name]
+            for problem in signatures.differences(self.layout, target, released):
+                yield Finding(target.name, f"{problem} (plugin/.../_signatures.py)")
 
     def _lint(self, members: list[Target]) -> Iterator[Finding]:
         """Lint as PyTorch does; what the released files have already is no finding."""

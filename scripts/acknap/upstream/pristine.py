@@ -30,7 +30,21 @@ def read(
     """
     if checkout is not None:
         return _from_checkout(target, checkout)
-    return _from_cache(layout, target) or _from_wheel(layout, target)
+    return _from_cache(layout, target) or _from_wheel(layout, target, target.files)
+
+
+def read_others(
+    layout: Layout, target: Target, paths: Iterable[str]
+) -> dict[str, bytes]:
+    """Other files of the release: nothing pins them but the commit of the wheel.
+
+    Raises:
+        HarnessError: they cannot be had.
+    """
+    directory, paths = layout.build / "pristine" / target.release, sorted(paths)
+    with suppress(OSError):
+        return {path: (directory / path).read_bytes() for path in paths}
+    return _from_wheel(layout, target, paths)
 
 
 def verify(
@@ -87,12 +101,14 @@ def _from_cache(layout: Layout, target: Target) -> dict[str, bytes] | None:
     return None
 
 
-def _from_wheel(layout: Layout, target: Target) -> dict[str, bytes]:
+def _from_wheel(
+    layout: Layout, target: Target, wanted: Iterable[str]
+) -> dict[str, bytes]:
     from acknap.upstream import wheel_reader  # slow to import, seldom needed
 
     scratch = layout.build / "pristine"
     with working(f"Reading files of torch {target.release} from the package index"):
-        paths = (*target.files, VERSION)
+        paths = (*wanted, VERSION)
         files = wheel_reader.read_from_wheel(target.release, paths, scratch)
     source = f"the wheel of torch {target.release}"
     advice = "pip's index-url has to name an index with PyTorch's own wheels"

@@ -72,7 +72,7 @@ def train(folder, **options):
     return logs, peak.bytes
 
 
-def test_losses_and_peak(tmp_path):
+def test_losses_and_peak(tmp_path, record_property):
     expected, _ = train(tmp_path / "eager")
     assert len(expected) == STEPS
     torch.compiler.reset()
@@ -84,7 +84,13 @@ def test_losses_and_peak(tmp_path):
     with acknap.budget(limit):
         found, peak = train(tmp_path / "bound", torch_compile_backend="inductor")
     report = acknap.last_report()
-    print(f"limit {limit}, planned {report.peak}, allocated {peak}, without {most}")
+    for name, size in {
+        "limit": limit,
+        "planned": report.peak,
+        "allocated": peak,
+        "allocated without": most,
+    }.items():
+        record_property(name, size)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert report.kept
     assert peak <= limit < most

@@ -41,6 +41,11 @@ class Layout:
         return self.root / "plugin"
 
     @property
+    def switch(self) -> Path:
+        """First on a Python's path, it puts that package in the planner's place."""
+        return self.plugin / "tests" / "as_torch"
+
+    @property
     def requirements(self) -> Path:
         return self.root / "requirements"
 

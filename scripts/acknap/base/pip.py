@@ -62,6 +62,21 @@ def install_wheel(python: Path, wheel: Path, log: Path, lock: int) -> None:
     _run(["--python", python, "install", *options], wheel.name, log, lock)
 
 
+def uninstall(python: Path, package: str, log: Path, lock: int) -> None:
+    """Uninstall a package of another interpreter.
+
+    Args:
+        python: The interpreter.
+        package: Its name.
+        log: Where pip's output goes.
+        lock: File descriptor of a lock that pip holds as long as it runs.
+
+    Raises:
+        HarnessError: with the reason in one line.
+    """
+    _run(["--python", python, "uninstall", "--yes", package], package, log, lock)
+
+
 def download(release: str, folder: Path, log: Path, lock: int) -> Path:
     """Download the wheel of torch that our Python would install, into an empty folder.
 
@@ -79,8 +94,8 @@ def _run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> No
     command = (sys.executable, "-m", "pip", "--no-input", *arguments)
     with log.open("w") as output:
         done = subprocess.run(
-            [*command, "--progress-bar", "off"],
-            env=_environment(),
+            command,
+            env=_environment() | {"PIP_PROGRESS_BAR": "off"},
             stdout=output,
             stderr=subprocess.STDOUT,
             pass_fds=(lock,),

@@ -2,7 +2,8 @@
 
 Two modes, standard library and torch only::
 
-    python fuzz.py run TEST_FILE SEEDS.json OUTPUT.jsonl [--stock PARTITIONERS]
+    python fuzz.py run TEST_FILE SEEDS.json OUTPUT.jsonl
+        [--stock PARTITIONERS] [--package SWITCH]
     python fuzz.py summary OURS.jsonl ... [--stock STOCK.jsonl ...]
 
 OUTPUT gets one more line a program. A program that ended the process twice is noted as
@@ -18,6 +19,7 @@ import json
 import logging
 import math
 import os
+import runpy
 import signal
 import sys
 import time
@@ -111,11 +113,17 @@ def out_of_time(*_: object) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs programs, and adds their records to the output."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    if args.package:
+        # Ranks find it on their path, which this isolated Python does not have.
+        os.environ["PYTHONPATH"] = str(args.package)
+        runpy.run_path(str(args.package / "sitecustomize.py"))
     import torch
 
     torch.set_num_threads(1)
     logging.getLogger("torch").setLevel(logging.CRITICAL)
     fuzz = load(args.test_file)
+    if args.package:
+        fuzz.has_exact = lambda: True  # it looks beside the partitioner
     cut_faster()
     options: Record = {"max_sets": 5}
     if args.stock:
@@ -276,6 +284,9 @@ def main() -> int:
     runs.add_argument("seeds", type=Path, help="a list, in JSON")
     runs.add_argument("output", type=Path)
     runs.add_argument("--stock", type=Path, help="partitioners.py of the release")
+    runs.add_argument(
+        "--package", type=Path, help="folder whose sitecustomize makes it the planner"
+    )
     runs.set_defaults(function=run)
     counts = modes.add_parser("summary")
     counts.add_argument("outputs", type=Path, nargs="+")

@@ -5,8 +5,10 @@ The programs are those of test/functorch/test_ac_budget_fuzz.py.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from acknap.base.errors import HarnessError, last_line
 from acknap.base.files import require_folder, write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.progress import say, working
-from acknap.inside.fuzz import failed, read
+from acknap.inside.fuzz import failed, kinds, read
 from acknap.series.patches import load
 from acknap.torches import environments
 from acknap.torches.environments import Environment
@@ -76,6 +78,27 @@ def run_fuzz(
     print(done.stdout)
     say(f"Records: {layout.relative(folder)}")
     return done.returncode
+
+
+def count_on_package(
+    layout: Layout, environment: Environment, programs: int, folder: Path
+) -> tuple[dict[str, int], list[int]]:
+    """Run the first programs with the package in the place of torch's planner.
+
+    Returns:
+        How many came to what, and the seeds of those with a failure.
+
+    Raises:
+        HarnessError: A process failed.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    require_folder(folder)
+    options: list[str | Path] = ["--package", layout.switch]
+    _run(layout, environment, folder, range(programs), options)
+    records = read(folder.glob(f"{environment.kind}-*.jsonl"))
+    counts = Counter(kind for record in records.values() for kind in kinds(record))
+    bad = sorted(seed for seed, record in records.items() if failed(record))
+    return dict(sorted(counts.items())), bad
 
 
 def _claim(layout: Layout, release: Target, folder: Path) -> None:

@@ -4,13 +4,15 @@ import json
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
+from xml.etree import ElementTree
 
 from acknap.base.errors import HarnessError
 from acknap.base.files import scratch, write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.progress import say, working
-from acknap.plugin.environment import with_plugin
+from acknap.plugin.environment import left_behind, with_plugin
 from acknap.suite import run
+from acknap.suite.fuzz import count_on_package
 from acknap.suite.run import SuiteRun
 from acknap.torches import environments
 from acknap.torches.environments import Environment
@@ -20,6 +22,7 @@ from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "saved_sets.py"
 MODELS = ("convnet", "decoder", "encoder", "moe")
+PROGRAMS = 100
 
 
 def run_plugin(
@@ -28,8 +31,8 @@ def run_plugin(
     """Test the package on a release in all ways, and write what came out.
 
     Its own tests run in the stock release, and so does the suite of the series, with
-    the package's modules in the place of torch's. Its plans have to be those of the
-    patched release.
+    the package's modules in the place of torch's, and random programs. Its plans have
+    to be those of the patched release.
 
     Args:
         layout: The repository.
@@ -49,25 +52,32 @@ def run_plugin(
     environment = with_plugin(layout, targets, target)
     patched = environments.patched(layout, target)
     work = layout.build / "plugin" / target.name
+    plans = compare_plans(environment, patched, MODELS)
     own = _own_tests(layout, environment, work / "own", quiet=True)
+    programs, wrong = count_on_package(layout, environment, PROGRAMS, work / "fuzz")
     suite = _suite(layout, environment, work / "suite")
     cannot = _cannot(layout, suite)
     failed = {test for test, outcome in suite.outcomes.items() if outcome.bad}
-    plans = compare_plans(environment, patched, MODELS)
+    left = left_behind(layout, targets)
     content = {
         "release": target.release,
         "own tests": _count(own),
+        "bytes of a Trainer's step": _measured(work / "own" / "junit.xml"),
+        "left by pip uninstall": left,
         "suite on the package": _count(suite),
         "cannot": cannot,
         "failed": sorted(failed - cannot.keys()),
+        "random programs on the package": programs,
+        "programs that failed": wrong,
         "plans are those of patched torch": plans,
     }
     write_atomic(
         folder / "record.json", (json.dumps(content, indent=1) + "\n").encode()
     )
     say(f"Record: {layout.relative(folder)}")
-    passed = own.passed and failed <= cannot.keys() and all(plans.values())
-    return 0 if passed else 1
+    unknown = failed - cannot.keys()
+    good = own.passed and all(plans.values())
+    return 0 if good and not (unknown or wrong or left) else 1
 
 
 def run_own_tests(layout: Layout, targets: Targets, name: str) -> bool:
@@ -117,7 +127,7 @@ def _cannot(layout: Layout, suite: SuiteRun) -> dict[str, str]:
     Raises:
         HarnessError: A reason stands for no failed test.
     """
-    path = layout.plugin / "tests" / "as_torch" / "cannot.toml"
+    path = layout.switch / "cannot.toml"
     found: dict[str, str] = {}
     for reason, patterns in tomllib.loads(path.read_text())["cannot"].items():
         for pattern in patterns:
@@ -141,8 +151,7 @@ def _own_tests(
 
 
 def _suite(layout: Layout, environment: Environment, work: Path) -> SuiteRun:
-    first = layout.plugin / "tests" / "as_torch"
-    found = inspect(environment)
+    found, first = inspect(environment), layout.switch
     return run.run(environment, found, layout.suite, work, first=first, quiet=True)
 
 
@@ -151,3 +160,9 @@ def _count(done: SuiteRun) -> dict[str, int]:
     for outcome in done.outcomes.values():
         counts[outcome.status] = counts.get(outcome.status, 0) + 1
     return counts
+
+
+def _measured(xml: Path) -> dict[str, int]:
+    """What the tests of a run measured, by name."""
+    properties = ElementTree.parse(xml).iter("property")
+    return {one.attrib["name"]: int(one.attrib["value"]) for one in properties}

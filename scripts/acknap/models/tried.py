@@ -138,14 +138,11 @@ def run_try(
     folder = (out or Path("tried") / name).absolute()
     record = _read(folder / _FILE, model)
     release = targets.get(target)
-    for side, make in (
-        ("stock", environments.stock),
-        ("patched", environments.patched),
-    ):
-        environment = make(layout, release)
+    both = environments.stock(layout, release), environments.patched(layout, release)
+    for environment in both:
         inspect(environment)
         with closing(_start(layout, environment, model)) as worker:
-            _try_side(worker, record, side, asked, folder, run=run)
+            _try_side(worker, record, environment.kind, asked, folder, run=run)
     wanted = {(way.side, way.name, budget) for way, budget in _plans(asked)}
     rows = [row for row in record.rows if row.key in wanted]
     show(record.model_copy(update={"rows": rows}), folder)

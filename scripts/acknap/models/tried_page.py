@@ -77,7 +77,7 @@ def _number(value: float | None, form: str) -> str:
 def _gradients(row: Tried) -> str:
     if row.off is None:
         return "-"
-    return f"WRONG by {row.off:.1%}" if row.is_wrong else "right"
+    return f"WRONG {row.off:.1%}" if row.is_wrong else "right"
 
 
 def _summarize(rows: Sequence[Tried]) -> str:
@@ -118,7 +118,7 @@ def _name(row: Tried) -> str:
 def _draw(model: str, rows: Sequence[Tried]) -> str:
     """Draw the peaks by plan: what was promised, and what was measured in it."""
     shown = [row for row in rows if row.peak is not None][::-1]
-    with mpl.rc_context(SETTINGS | {"axes.grid.axis": "x"}):
+    with mpl.rc_context(SETTINGS | {"axes.grid.axis": "x", "axes.axisbelow": True}):
         figure = Figure(figsize=(7.6, 1.4 + 0.36 * len(shown)))
         axes = figure.add_subplot()
         places = range(len(shown))

@@ -149,7 +149,7 @@ def test_wrong_gradients_are_told(
     folder.mkdir()
     monkeypatch.chdir(folder)
     assert run(toy) == status
-    assert ("WRONG by 50.0%" in capsys.readouterr().out) == (status == 1)
+    assert ("WRONG 50.0%" in capsys.readouterr().out) == (status == 1)
 
 
 def test_bad_input_is_one_line(toy: Toy, tmp_path: Path) -> None:

@@ -44,7 +44,13 @@ TABLES = ("stock.dp", "stock.hirschberg", "patched.dp", "patched.hirschberg")
 OURS = ("patched.exact", "patched.hirschberg", "patched.dp")
 PEERS = ("patched.exact", *(f"peers.{name}" for name in peers.SOLVERS))
 # Who parts a graph: a solver, in the end with the series' patches of the cut, too.
-VARIANTS = ("stock.dp", "stock.hirschberg", "stock.exact", "patched.exact")
+VARIANTS = (
+    "stock.dp",
+    "stock.hirschberg",
+    "stock.exact",
+    "patched.dp",
+    "patched.exact",
+)
 
 
 def title(contender: str) -> str:

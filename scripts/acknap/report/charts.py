@@ -170,8 +170,11 @@ def _frontier(found: Frontier) -> Figure:
 
 
 def _delivered(found: Mapping[str, tuple[Points, Points]]) -> Figure:
-    figure = Figure(figsize=(6.0, 5.2), layout="constrained")
-    panels = figure.subplots(2, 2, sharex=True, sharey=True, squeeze=False).flat
+    columns = (len(found) + 1) // 2
+    figure = Figure(figsize=(3.0 * columns, 5.2), layout="constrained")
+    panels = figure.subplots(2, columns, sharex=True, sharey=True, squeeze=False).flat
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
     for axes, (variant, (within, over)) in zip(panels, found.items(), strict=False):
         total = len(within) + len(over)
         axes.set_title(f"{named(variant)}: {len(over)} of {total} over", fontsize=9.5)

@@ -97,9 +97,12 @@ def variants(record: Record) -> str:
     """Return a line per variant: how its partitions keep to the budget."""
     return of_numbers(
         {"partition by": title(name)} | _variant(record, name)
-        for name in VARIANTS
-        if any(runs(record, name))
+        for name in _variants(record)
     )
+
+
+def _variants(record: Record) -> list[str]:
+    return [name for name in VARIANTS if any(runs(record, name))]
 
 
 def _variant(record: Record, contender: str) -> Row:
@@ -125,11 +128,11 @@ def _variant(record: Record, contender: str) -> Row:
 
 def delivered(record: Record) -> str:
     """Return a line per model and budget: plan and ratio of every variant."""
-    lines = []
+    lines, names = [], _variants(record)
     for point in points(record):
         for budget in point.budgets:
             rows = {row.contender: row for row in point.rows if row.budget == budget}
-            cells = {title(name): _promise(rows.get(name)) for name in VARIANTS}
+            cells = {title(name): _promise(rows.get(name)) for name in names}
             lines.append({"model, budget": f"{point.name}, {budget:g}"} | cells)
     return of_numbers(lines)
 

@@ -203,6 +203,17 @@ class TestScopes:
         acknap.disable()
         assert inductor_config.custom_partitioner_fn is None
 
+    def test_enable_of_another_thread_leaves_this_one_as_it_is(self):
+        acknap.enable(0.3)
+        before = inductor_config.custom_partitioner_fn
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(acknap.enable, "8GB").result()
+            pool.submit(acknap.disable).result()
+            pool.submit(acknap.disable).result()
+        assert inductor_config.custom_partitioner_fn is before
+        acknap.disable()
+        assert inductor_config.custom_partitioner_fn is None
+
     def test_bad_budget_changes_nothing(self):
         acknap.enable(0.3)
         before = inductor_config.custom_partitioner_fn

@@ -1,12 +1,14 @@
 """Budgets for those who call `torch.compile` themselves: trainers, and their users."""
 
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from acknap._budget import Budget, Objective
 from acknap._doors import make_door
 
-_enabled: list[AbstractContextManager[None]] = []
+# Options of PyTorch are those of a thread: another one cannot put them back.
+_own = threading.local()
 
 
 @contextmanager
@@ -36,16 +38,17 @@ def budget(budget: Budget, objective: Objective = "saved") -> Iterator[None]:
 def enable(budget: Budget, objective: Objective = "saved") -> None:
     """Plan what this thread compiles from now on within a budget.
 
-    It takes the place of an earlier one. Arguments and errors are those of `budget`.
+    It takes the place of the thread's earlier one. Arguments and errors are those of
+    `budget`.
     """
     door = make_door(budget, objective)
     disable()
     opened = door.open()
     opened.__enter__()
-    _enabled.append(opened)
+    _own.opened = opened
 
 
 def disable() -> None:
-    """End what `enable` began; without it nothing happens."""
-    while _enabled:
-        _enabled.pop().__exit__(None, None, None)
+    """End what `enable` began in this thread; without it nothing happens."""
+    if opened := vars(_own).pop("opened", None):
+        opened.__exit__(None, None, None)

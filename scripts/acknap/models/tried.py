@@ -93,13 +93,11 @@ class Record(BaseModel):
 
     Attributes:
         model: As `capture` takes it.
-        of: By side, the torch, its series and the graphs that rows are of.
-        device: What ran the steps.
+        of: By side, the torch, its series, the graphs and the device that rows are of.
     """
 
     model: str
     of: dict[str, str] = {}
-    device: str = ""
     rows: list[Tried] = []
 
 
@@ -195,10 +193,9 @@ def _try_side(
     with working(f"Tracing {record.model} in {side} torch"):
         of = _open(worker, record.model)
     require_folder(folder)
-    if record.of.get(side) != of:  # the model, torch or the series changed
+    if record.of.get(side) != of:  # the model, torch, the series or the device changed
         record.rows = [row for row in record.rows if row.side != side]
         record.of[side] = of
-    record.device = worker.description["device"]
     done = {r.key for r in record.rows if not r.failed and (r.measured or not run)}
     plans = [(way, budget) for way, budget in _plans(budgets) if way.side == side]
     for number, (way, budget) in enumerate(plans, 1):
@@ -215,13 +212,15 @@ def _try_side(
 
 
 def _open(worker: Worker, model: str) -> str:
-    """Let the worker trace a model; return what tells its graphs and torch."""
+    """Let the worker trace a model; return what tells its graphs, torch and device."""
     try:
         found = worker.ask({"op": "open", "model": model}, _LIMIT)
     except WorkerError as error:
         known = error.kind == "ModelError"
         raise HarnessError(error.message if known else str(error)) from error
-    return f"{worker.description['torch']} {found['code']}, graphs {found['graph']}"
+    there = worker.description
+    of = f"{there['torch']} {found['code']}, graphs {found['graph']}"
+    return f"{of}, steps on {there['device']}"
 
 
 def _try_plan(

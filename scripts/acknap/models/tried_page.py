@@ -35,7 +35,6 @@ def show(record: Record, folder: Path) -> None:
         model=record.model,
         command=f"./scripts/harness try '{record.model}'",
         torch="; ".join(f"{side}: {of}" for side, of in record.of.items()),
-        device=record.device,
         summary=summary,
         table=table(_HEADER, lines, numbers=True),
     )

@@ -71,8 +71,8 @@ def fuzz(
 ) -> None:
     """Run random training programs, and look for plans that are wrong.
 
-    About a second a program on two cores; those that fail, and the first 500, are run
-    in stock torch, too. It goes on where it was stopped, also with more programs.
+    About half a second a program on two cores; those that fail, and the first 500, are
+    run in stock torch, too. It goes on where it was stopped, also with more programs.
     """
     from acknap.suite.fuzz import run_fuzz
 

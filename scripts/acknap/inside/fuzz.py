@@ -49,7 +49,7 @@ def read(paths: Iterable[Path]) -> dict[int, Record]:
 
 
 def load(path: Path) -> Any:
-    """The module of a test file."""
+    """The module of a file, such as a test file."""
     sys.path.append(str(path.parent))
     return importlib.import_module(path.stem)
 
@@ -107,28 +107,6 @@ def _cut(graph: Any, source: str, sink: str) -> Any:
     return flow.flow_value, (set(names) - part, part)
 
 
-def search_once() -> None:
-    """Search the plans of a graph by their peak once for all budgets.
-
-    The search knows no budget, and takes half of a program's time.
-    """
-    try:
-        from torch._functorch._activation_checkpointing import peak_budget
-    except ImportError:  # stock
-        return
-    search = peak_budget._Search
-    last: tuple[Any, Any] = (), None
-
-    def once(graph: Any, node_info: Any, schedule: Any, default: Any) -> Any:
-        nonlocal last
-        if last[0] != (graph, node_info, default):
-            found = search(graph, node_info, schedule, default)
-            last = (graph, node_info, default), found
-        return last[1]
-
-    peak_budget._Search = once
-
-
 def out_of_time(*_: object) -> None:
     raise TimeoutError("the program took too long")
 
@@ -148,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
     if args.package:
         fuzz.has_exact = lambda: True  # it looks beside the partitioner
     cut_faster()
-    search_once()
+    # The search takes half of a program's time.
+    one_search = load(Path(__file__).with_name("peak_search.py")).one_search
     options: Record = {"max_sets": 5}
     if args.stock:
         options["stock_partitioners"] = fuzz.load_stock(str(args.stock))
@@ -159,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     begin = time.monotonic()
     counts: collections.Counter[str] = collections.Counter()
-    with args.output.open("a") as output:
+    with args.output.open("a") as output, one_search():
         for index, seed in enumerate(seeds):
             record: Record = {"seed": seed, "crashed": True}
             if started(marker, seed) <= 2:

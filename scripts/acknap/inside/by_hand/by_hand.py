@@ -24,8 +24,9 @@ from acknap.inside.models import records
 from acknap.inside.models.joint_graphs import trace
 from acknap.inside.models.partition import versions
 from acknap.inside.models.records import Row
+from acknap.inside.peak_search import one_search
 from acknap.inside.peaks.emitted import Emitted
-from acknap.inside.peaks.plans import BUDGETS, BY_PEAK, STEPS, one_search, plan
+from acknap.inside.peaks.plans import BUDGETS, BY_PEAK, STEPS, plan
 
 
 def rows(name: str, stock: list[Row]) -> Iterator[Row]:

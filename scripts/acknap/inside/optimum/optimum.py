@@ -31,7 +31,7 @@ from acknap.inside.models.partition import OBJECTIVE, options, versions
 from acknap.inside.models.records import Row, parse, read
 from acknap.inside.optimum.bound import Bound, bound
 from acknap.inside.optimum.program import Program
-from acknap.inside.peaks.plans import one_search
+from acknap.inside.peak_search import one_search
 
 # Between the lowest peak that was found, 0, and that of the default plan, 1.
 TARGETS = (0.02, 0.1, 0.2, 0.4)

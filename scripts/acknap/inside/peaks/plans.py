@@ -5,10 +5,7 @@ Runs inside an environment with torch, stock or patched.
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import torch._functorch.partitioners as partitioners
 from torch._functorch import config
@@ -21,26 +18,6 @@ from acknap.inside.peaks.emitted import Emitted
 BY_PEAK = hasattr(config, OBJECTIVE)  # the series is in this torch
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9)
 STEPS = 40  # of budgets for the peak
-
-
-@contextmanager
-def one_search() -> Iterator[dict[str, Any]]:
-    """Search the plans of a graph once for all budgets; gives where the search is."""
-    found: dict[str, Any] = {}
-    if not BY_PEAK:
-        yield found
-        return
-    from torch._functorch._activation_checkpointing import peak_budget
-
-    search = peak_budget._Search
-
-    def keep(*arguments: Any) -> Any:
-        if not found:
-            found["search"] = search(*arguments)
-        return found["search"]
-
-    with mock.patch.object(peak_budget, "_Search", keep):
-        yield found
 
 
 def plan(joint: Joint, way: str, budget: float) -> Row:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from acknap._budget import Budget, Objective
 from acknap._doors import make_door
 
-# Options of PyTorch are those of a thread: another one cannot put them back.
+# From PyTorch 2.12 on options are those of a thread: another one cannot put them back.
 _own = threading.local()
 
 

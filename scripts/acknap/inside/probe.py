@@ -82,7 +82,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         "knapsack_file": within(knapsack, site),
         "knapsack_blob": blob_id(knapsack),
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        # Not the kernel: a record of a rerun elsewhere is to be the same.
+        "platform": "-".join(
+            [platform.system(), platform.machine(), *platform.libc_ver()]
+        ),
         "packages": {package: version(package) for package in PACKAGES},
         "blobs": {
             path: blob_id(os.path.join(site, *path.split("/")))

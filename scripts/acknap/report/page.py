@@ -167,6 +167,8 @@ def splice(text: str, section: str) -> str:
 
 def _find(layout: Layout, name: str | None, *, record: bool) -> Path:
     """The folder of the record to draw; one in results/ if there is none in build/."""
+    if name not in (None, FULL, QUICK):
+        raise HarnessError(f"{name} is no record of bench: name {FULL} or {QUICK}")
     names = [name] if name else [FULL] if record else [FULL, QUICK]
     homes = [layout.results] if record else [layout.build, layout.results]
     for home in homes:

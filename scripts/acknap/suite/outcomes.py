@@ -1,5 +1,6 @@
 """Outcomes of one test run, read from the JUnit XML that pytest wrote."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,8 @@ from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCa
 from acknap.base.errors import HarnessError
 
 NO_TESTS = 5  # pytest's exit status when it collected nothing
+# A line of which pytest cut the end off, after what it puts before an error's line.
+_CUT = re.compile(r'(failed on \w+ with ")?(.*)\.\.\.')
 
 
 class Status(StrEnum):
@@ -103,11 +106,16 @@ def _outcome(case: TestCase) -> Outcome:
 def _message(result: Error | Failure | Skipped) -> str:
     """Return what happened, in one line."""
     message = result.message or ""
+    raised = [x[2:] for x in (result.text or "").splitlines() if x[:2] == "E "]
     if message == "collection failure":
         # pytest puts the cause of a file that fails to import at the end of the text.
-        raised = [x[2:] for x in (result.text or "").splitlines() if x[:2] == "E "]
         message = raised[-1] if raised else message
     lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if lines and (cut := _CUT.fullmatch(lines[0])):
+        # Where it is cut depends on the length of the paths in it, the text does not.
+        start = cut[2]
+        whole = (x.strip() for x in raised if x.strip().startswith(start))
+        return next(whole, lines[0])
     # torch's TestCase names the values in a second line.
     told = 2 if lines[1:] and lines[1].startswith("Expected ") else 1
     return " ".join(lines[:told])

@@ -261,12 +261,13 @@ def test_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     none = "there is no record yet: run `./scripts/harness"
     for name, record, command in (
         (None, False, "bench`"),
-        ("x", False, "bench`"),
         ("bench-quick", False, "bench --quick`"),
         (None, True, "bench --record`"),
     ):
         with pytest.raises(HarnessError, match=f"{none} {command}"):
             run_report(Layout(tmp_path), name, record=record)
+    with pytest.raises(HarnessError, match="^x is no record of bench: name bench or"):
+        run_report(Layout(tmp_path), "x", record=False)
 
 
 class Reader(HTMLParser):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,35 @@ def test_file_that_cannot_be_collected(tmp_path: Path) -> None:
     assert found["test_good.py::test_good"].status is Status.PASSED
     assert found["test_bad.py"].status is Status.ERROR
     assert "cannot import name 'nothing'" in found["test_bad.py"].message
+
+
+def test_long_messages_are_whole(tmp_path: Path) -> None:
+    """Where pytest cuts them depends on the length of the paths in them."""
+    tests = """
+        import unittest
+        SAID = "x" * 2000 + " the end"
+
+        class TestSetup(unittest.TestCase):
+            @classmethod
+            def setUpClass(cls):
+                raise OSError(SAID)
+
+            def test(self):
+                pass
+
+        class TestBody(unittest.TestCase):
+            def test(self):
+                raise OSError(SAID)
+
+            def test_own_dots(self):
+                self.fail("and so on...")
+    """
+    found = results_of(tmp_path, {"test_long.py": textwrap.dedent(tests)})
+    assert {test.split("::", 1)[1]: one.message for test, one in found.items()} == {
+        "TestSetup::test": f"OSError: {'x' * 2000} the end",
+        "TestBody::test": f"OSError: {'x' * 2000} the end",
+        "TestBody::test_own_dots": "AssertionError: and so on...",
+    }
 
 
 @pytest.mark.parametrize("text", ["", "<testsuites><testsuite>", "<html/>"])

@@ -28,69 +28,18 @@ def setting(name: str) -> str | None:
     return next(filter(None, map(configuration().get, keys)), None)
 
 
-def install_requirements(
-    python: Path, requirements: Path, log: Path, lock: int
-) -> None:
-    """Install a requirements file for another interpreter, with our pip.
+def run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> None:
+    """Run our pip, which can work on another interpreter: `--python`.
 
     Args:
-        python: The interpreter.
-        requirements: The file.
+        arguments: Its arguments.
+        what: What is installed or removed, for messages.
         log: Where pip's output goes.
         lock: File descriptor of a lock that pip holds as long as it runs.
 
     Raises:
         HarnessError: with the reason in one line.
     """
-    options = ("--python", python, "install", "-r", requirements)
-    _run(options, requirements.name, log, lock)
-
-
-def install_wheel(python: Path, wheel: Path, log: Path, lock: int) -> None:
-    """Install a wheel, without what it depends on, for another interpreter.
-
-    Args:
-        python: The interpreter.
-        wheel: The wheel; it takes the place of an installed one of the same version.
-        log: Where pip's output goes.
-        lock: File descriptor of a lock that pip holds as long as it runs.
-
-    Raises:
-        HarnessError: with the reason in one line.
-    """
-    options = ("--no-deps", "--no-index", "--force-reinstall", wheel)
-    _run(["--python", python, "install", *options], wheel.name, log, lock)
-
-
-def uninstall(python: Path, package: str, log: Path, lock: int) -> None:
-    """Uninstall a package of another interpreter.
-
-    Args:
-        python: The interpreter.
-        package: Its name.
-        log: Where pip's output goes.
-        lock: File descriptor of a lock that pip holds as long as it runs.
-
-    Raises:
-        HarnessError: with the reason in one line.
-    """
-    _run(["--python", python, "uninstall", "--yes", package], package, log, lock)
-
-
-def download(release: str, folder: Path, log: Path, lock: int) -> Path:
-    """Download the wheel of torch that our Python would install, into an empty folder.
-
-    Raises:
-        HarnessError: with the reason in one line.
-    """
-    wanted = f"torch=={release}"
-    options = ("--no-deps", "--only-binary", ":all:", "--dest", folder)
-    _run(["download", *options, wanted], wanted, log, lock)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
-
-
-def _run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> None:
     command = (sys.executable, "-m", "pip", "--no-input", *arguments)
     with log.open("w") as output:
         done = subprocess.run(
@@ -103,6 +52,19 @@ def _run(arguments: Sequence[str | Path], what: str, log: Path, lock: int) -> No
     if done.returncode:
         reason = _reason(log.read_text(errors="replace"))
         raise HarnessError(f"{what}: {reason} (log: {log})")
+
+
+def download(release: str, folder: Path, log: Path, lock: int) -> Path:
+    """Download the wheel of torch that our Python would install, into an empty folder.
+
+    Raises:
+        HarnessError: with the reason in one line.
+    """
+    wanted = f"torch=={release}"
+    options = ("--no-deps", "--only-binary", ":all:", "--dest", folder)
+    run(["download", *options, wanted], wanted, log, lock)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def _reason(output: str) -> str:

@@ -80,7 +80,8 @@ class Venv:
         self.create()
         log = self.folder.with_name(f"{self.folder.name}.log")
         with working(f"Installing {what} into {layout.relative(self.folder)}"):
-            pip.install_requirements(self.python, requirements, log, lock)
+            options = ("--python", self.python, "install", "-r", requirements)
+            pip.run(options, requirements.name, log, lock)
 
 
 def require_requirements(layout: Layout, name: str) -> Path:

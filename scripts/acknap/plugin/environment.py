@@ -54,10 +54,17 @@ def _renew(
         environments.link_packages(original.venv, made)
         with working(f"Installing a trainer into {made.folder.name}"):
             for path in trainer:
-                pip.install_requirements(made.python, path, log, lock)
+                options = ("--python", made.python, "install", "-r", path)
+                pip.run(options, path.name, log, lock)
     with working(f"Installing {wheel.name}"):
-        pip.install_wheel(made.python, wheel, log, lock)
+        pip.run(_install(made, wheel), wheel.name, log, lock)
     made.complete(wanted)
+
+
+def _install(made: Venv, wheel: Path) -> list[str | Path]:
+    """To put the wheel in the place of one of the same version."""
+    options = ("--no-deps", "--no-index", "--force-reinstall")
+    return ["--python", made.python, "install", *options, wheel]
 
 
 def left_behind(layout: Layout, targets: Targets) -> list[str]:
@@ -71,10 +78,11 @@ def left_behind(layout: Layout, targets: Targets) -> list[str]:
         made.create()
         wheel, _ = write_plugin(layout, targets, place / "dist")
         before = {*made.folder.rglob("*")}
-        pip.install_wheel(made.python, wheel, log, lock)
+        pip.run(_install(made, wheel), wheel.name, log, lock)
         # As after use.
         compileall = ("-m", "compileall", "-q", made.site_packages)
         subprocess.run([made.python, *compileall], check=True)
-        pip.uninstall(made.python, "acknap", log, lock)
+        uninstall = ("--python", made.python, "uninstall", "--yes", "acknap")
+        pip.run(uninstall, "acknap", log, lock)
         left = {*made.folder.rglob("*")} - before
     return sorted(str(path.relative_to(made.folder)) for path in left)

@@ -1,7 +1,9 @@
 """The package's environment: which releases it is for, and what it leaves."""
 
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,12 @@ def test_what_uninstalling_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     targets = Targets.load(layout)
     monkeypatch.setattr(environment, "write_plugin", write_wheel)
     assert environment.left_behind(layout, targets) == []
-    monkeypatch.setattr(environment.pip, "uninstall", lambda *_: None)
+    run = environment.pip.run
+
+    def keep(arguments: Sequence[str | Path], *rest: Any) -> None:
+        if "uninstall" not in arguments:
+            run(arguments, *rest)
+
+    monkeypatch.setattr(environment.pip, "run", keep)
     left = environment.left_behind(layout, targets)
     assert any(path.endswith("acknap/__init__.py") for path in left)

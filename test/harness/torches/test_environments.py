@@ -150,7 +150,7 @@ def test_interrupted_stock(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("acknap.base.pip.install_requirements", interrupt)
+        patch.setattr("acknap.base.pip.run", interrupt)
         with pytest.raises(KeyboardInterrupt):
             stock(repository)
     assert text(stock(repository), SOLVER) == STOCK[SOLVER]
@@ -271,5 +271,5 @@ def test_reasons(
     monkeypatch.setattr(sys, "executable", str(fake))
     log = tmp_path / "log"
     with pytest.raises(HarnessError) as caught:
-        pip.install_requirements(fake, tmp_path / "x.txt", log, 2)
+        pip.run(["install"], "x.txt", log, 2)
     assert str(caught.value) == f"x.txt: {reason} (log: {log})"

@@ -2,10 +2,12 @@
 
 import json
 import tomllib
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from xml.etree import ElementTree
 
+from acknap.base import venv
 from acknap.base.errors import HarnessError
 from acknap.base.files import scratch, write_atomic
 from acknap.base.layout import INSIDE, Layout
@@ -21,8 +23,8 @@ from acknap.torches.worker import run_workers
 from acknap.upstream.targets import Targets
 
 WORKER = INSIDE / "models" / "saved_sets.py"
-MODELS = ("convnet", "decoder", "encoder", "moe")
 PROGRAMS = 100
+_SMALL = ("convnet",)
 
 
 def run_plugin(
@@ -52,7 +54,7 @@ def run_plugin(
     environment = with_plugin(layout, targets, target)
     patched = environments.patched(layout, target)
     work = layout.build / "plugin" / target.name
-    plans = compare_plans(environment, patched, MODELS)
+    plans = compare_plans(layout, environment, patched, _captured(layout))
     own = _own_tests(layout, environment, work / "own", quiet=True)
     programs, wrong = count_on_package(layout, environment, PROGRAMS, work / "fuzz")
     suite = _suite(layout, environment, work / "suite")
@@ -91,7 +93,7 @@ def run_own_tests(layout: Layout, targets: Targets, name: str) -> bool:
     patched = environments.patched(layout, target)
     work = layout.build / "plugin" / target.name / "own"
     own = _own_tests(layout, environment, work, quiet=False)
-    equal = compare_plans(environment, patched, MODELS[:1])
+    equal = compare_plans(layout, environment, patched, _SMALL)
     for model, is_equal in equal.items():
         said = "those" if is_equal else "NOT those"
         print(f"plans of {model} are {said} of patched {target.name}")
@@ -99,26 +101,45 @@ def run_own_tests(layout: Layout, targets: Targets, name: str) -> bool:
 
 
 def compare_plans(
-    environment: Environment, patched: Environment, models: tuple[str, ...]
+    layout: Layout,
+    environment: Environment,
+    patched: Environment,
+    models: Sequence[str],
 ) -> dict[str, bool]:
     """For each model whether package and patched torch save the same, at all budgets.
+
+    Args:
+        layout: The repository.
+        environment: With the package.
+        patched: With the series.
+        models: As `capture` takes them.
 
     Raises:
         HarnessError: A process fails.
     """
     sides = (environment, patched)
+    library: list[str | Path] = []
+    if any(model.startswith("transformers:") for model in models):
+        found = venv.extra(layout, "capture-transformers", "transformers")
+        library = ["--library", found.site_packages]
     with scratch() as folder:
         outputs = [folder / f"{one.kind}.json" for one in sides]
         commands: dict[Path, list[str | Path]] = {}
         for one, output in zip(sides, outputs, strict=True):
             command: list[str | Path] = [one.python, "-I", "-B", WORKER]
-            command += [INSIDE.parents[1], output, *models]
+            command += [*library, INSIDE.parents[1], output, *models]
             commands[output.with_suffix(".log")] = command
         names = " and ".join(map(label, sides))
-        with working(f"Plans of {', '.join(models)} by {names}"):
+        with working(f"Plans of {len(models)} models by {names}"):
             run_workers(commands)
         ours, theirs = (json.loads(output.read_text()) for output in outputs)
     return {model: ours[model] == theirs[model] != [] for model in models}
+
+
+def _captured(layout: Layout) -> list[str]:
+    """The models whose knapsacks are instances, as `capture` takes them."""
+    files = (layout.root / "benchmarks" / "instances" / "captured").glob("*.json")
+    return sorted(json.loads(file.read_text())["model"] for file in files)
 
 
 def _cannot(layout: Layout, suite: SuiteRun) -> dict[str, str]:

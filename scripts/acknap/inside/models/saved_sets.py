@@ -2,9 +2,12 @@
 
 Runs in an environment with a patched torch, or with the package in a stock one::
 
-    python saved_sets.py SCRIPTS OUTPUT.json MODEL ...
+    python saved_sets.py [--library FOLDER] SCRIPTS OUTPUT.json MODEL ...
+
+The library is transformers, the same one on both sides.
 """
 
+import argparse
 import copy
 import importlib.util
 import json
@@ -82,19 +85,25 @@ def saved_sets(model: str, make: Callable[[Any, str], Part]) -> list[list[str]]:
 
 def main() -> None:
     """Write the sets of some models."""
-    scripts, output, *models = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    for name in ("--library", "scripts", "output"):
+        parser.add_argument(name)
+    parser.add_argument("models", nargs="+")
+    asked = parser.parse_args()
+    if asked.library:
+        sys.path.insert(1, asked.library)
     torch.set_num_threads(1)
     has_series = hasattr(config, "activation_memory_budget_bytes")
     if importlib.util.find_spec("acknap"):
         import acknap
 
         # The package has the harness's name.
-        acknap.__path__.append(str(Path(scripts, "acknap")))
+        acknap.__path__.append(str(Path(asked.scripts, "acknap")))
     else:
-        sys.path.append(scripts)
+        sys.path.append(asked.scripts)
     make = patched if has_series else by_package
-    sets = {model: saved_sets(model, make) for model in models}
-    Path(output).write_text(json.dumps(sets))
+    sets = {model: saved_sets(model, make) for model in asked.models}
+    Path(asked.output).write_text(json.dumps(sets))
 
 
 if __name__ == "__main__":

@@ -250,15 +250,19 @@ def content():
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the model."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "toy_model.py").write_text(MODEL)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def traced(user: Path) -> Any:
     """A worker in released torch that finds the model."""
     if not (STOCK / "complete.json").is_file():
         pytest.skip("there is no environment with torch 2.10.0 yet")
-    folder = tmp_path_factory.mktemp("user")
-    (folder / "toy_model.py").write_text(MODEL)
-    with closing(
-        Tracer(REAL, "stock", STOCK / "bin" / "python", folder=folder)
-    ) as made:
+    with closing(Tracer(REAL, "stock", STOCK / "bin" / "python", folder=user)) as made:
         yield made
 
 
@@ -291,6 +295,27 @@ def test_a_users_model_in_real_torch(traced: Tracer) -> None:
     early = traced.measure(0, "dp", 0.99)
     assert not early.knapsack_used
     assert early.ratio < 0.99
+
+
+def test_dp_with_the_series_is_measured_as_it_is_by_default(
+    user: Path, traced: Tracer
+) -> None:
+    """It does not count storages unless it is told to; exact does."""
+    patched = STOCK.with_name("2.10.0-patched")
+    if not (patched / "complete.json").is_file():
+        pytest.skip("there is no environment with the series yet")
+    traced.capture("toy_model:make")
+    released = traced.measure(0, "dp", 0.3)
+    with closing(
+        Tracer(REAL, "patched", patched / "bin" / "python", folder=user)
+    ) as worker:
+        worker.capture("toy_model:make")
+        ours, exact = (worker.measure(0, solver, 0.3) for solver in ("dp", "exact"))
+    measures = ("ratio", "bytes", "storages", "plan", "least")
+    found, expected = ([getattr(row, m) for m in measures] for row in (ours, released))
+    assert found == pytest.approx(expected)
+    assert exact.ratio == pytest.approx(exact.live)
+    assert exact.ratio <= 0.3
 
 
 def test_a_graph_of_which_nothing_can_be_saved(traced: Tracer) -> None:

@@ -1,12 +1,13 @@
 """What a partition is asked for, what its knapsack uses, and what it delivers.
 
 Runs inside an environment with torch, stock or patched. Memory is a share of what a
-budget is a share of: in released torch the bytes that the partition without a budget
-saves, less the inputs' bytes; with the series the storages that it keeps alive, less
-those of inputs.
+budget is a share of: as released the bytes that the partition without a budget saves,
+less the inputs' bytes; where the series counts storages, with exact and by the peak,
+those that it keeps alive, less those of inputs.
 """
 
 import gc
+import importlib
 import time
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -23,7 +24,7 @@ from torch._functorch import config
 
 from acknap.inside.models.joint_graphs import Joint
 from acknap.inside.models.live import Live
-from acknap.inside.serve import code_hash
+from acknap.inside.serve import FOLDER, code_hash
 from acknap.inside.solvers import SOLVERS
 
 # The option of the series to make and measure plans by the storages that they keep.
@@ -31,6 +32,7 @@ COUNTING = "activation_memory_budget_count_storages"
 # The option of the series to plan for the peak of a step, and what we call that.
 OBJECTIVE = "activation_memory_budget_objective"
 PEAK = "peak"
+_ESTIMATOR: dict[str, Any] = {"activation_memory_budget_runtime_estimator": "flops"}
 # The names of the solvers in torch's configuration.
 NAMES = {"hirschberg": "dp_knapsack_sliding_hirschberg"}
 
@@ -51,9 +53,8 @@ def solvers() -> list[str]:
 
 
 def options() -> dict[str, Any]:
-    """Return torch's options of everything that is measured."""
-    found: dict[str, Any] = {"activation_memory_budget_runtime_estimator": "flops"}
-    return found | ({COUNTING: True} if hasattr(config, COUNTING) else {})
+    """Return torch's options of what is measured by storages, with every solver."""
+    return _ESTIMATOR | ({COUNTING: True} if hasattr(config, COUNTING) else {})
 
 
 @cache
@@ -83,7 +84,7 @@ class Graph:
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
-        # What the series counts a plan's bytes with; None in released torch.
+        # What the series counts storages with; None in released torch.
         self._own: Any = None
         self._sets: dict[str, Any] = {}
         self._costs: dict[Any, float] = {}
@@ -101,23 +102,19 @@ class Graph:
         self._base_seconds = time.process_time() - start - self._least_seconds
         sets = [cut[0] for cut in self._sets.values()]
         self.live = Live(joint.node_info, sets[0])
-        if self._own is None:
-            self.least, self.most = _size(joint.node_info.inputs), _size(sets[0])
-        else:
-            self.least = float(self._own.count_inputs(sets[0]))
-            self.most = float(self._own.count(sets[0]))
-        self.exits = [self._ratio(saved) for saved in sets[1:3]]
+        self._released = _Unit(_size(joint.node_info.inputs), _size(sets[0]), _size)
+        self._unit = self._released
+        if self._own is not None:
+            of = (self._own.count_inputs(sets[0]), self._own.count(sets[0]))
+            self._unit = _Unit(*map(float, of), self._own.count)
+        self.least, self.most = self._unit.least, self._unit.most
+        self.exits = [self._unit.ratio(saved) for saved in sets[1:3]]
         own = _size(node for node in sets[0] if node not in self.inputs)
-        self.unbudgeted = own / (self.most - self.least) if self.nodes else 0.0
+        self.unbudgeted = own / self._unit.size if self.nodes else 0.0
 
     def sizes(self) -> list[float]:
         """Return the items' bytes."""
         return [_size([node]) for node in self.nodes]
-
-    def _ratio(self, saved: Iterable[Any]) -> float:
-        """Return what a partition saves by the partitioner's own measure."""
-        size = _size(saved) if self._own is None else float(self._own.count(saved))
-        return (size - self.least) / (self.most - self.least)
 
     def _state(self) -> None:
         """Let the partitioner state the knapsack."""
@@ -129,7 +126,7 @@ class Graph:
             raise _StatedError
 
         # A budget that only an empty partition would keep.
-        with suppress(_StatedError):
+        with config.patch(options()), suppress(_StatedError):
             self._part(1e-12, state, self._cut)
 
     def measure(
@@ -155,9 +152,10 @@ class Graph:
 
         def solved(*arguments: Any) -> Any:
             start = time.process_time()
-            plans.append(function(*arguments[1:4]) if function else solve(*arguments))
+            found = function(*arguments[1:4]) if function else solve(*arguments)
+            plans.append((arguments[1], found))
             spent["solve_seconds"] += time.process_time() - start
-            return plans[-1]
+            return found
 
         def cut(*arguments: Any, **keywords: Any) -> Any:
             nonlocal cuts
@@ -172,29 +170,30 @@ class Graph:
             return found
 
         with config.patch(_choice(solver)):
+            counts = self._own is not None and (solver == PEAK or _counts())
+            unit = self._unit if counts or not self._released.size else self._released
             self.saved = self._part(budget, solved, cut)
         record = {"solver": solver, "budget": budget, "knapsack_used": bool(plans)}
-        record |= self._delivered(self.saved)
-        if self._least is not None:
+        record |= self._delivered(self.saved, unit)
+        if counts and self._least is not None:
             record["least"] = self.live.share(self._least)
         if plans:
-            _, kept, left = plans[0]
-            record["plan"] = sum(self.memory[i] for i in kept)
+            memory, (_, kept, left) = plans[0]
+            record["plan"] = sum(memory[i] for i in kept)
             record["plan_recomputed"] = sum(self.runtimes[i] for i in left)
             record |= {"solves": len(plans), "cuts": cuts, **spent}
             record["base_seconds"] = self._base_seconds
         return record
 
-    def _delivered(self, saved: list[Any]) -> dict[str, float]:
+    def _delivered(self, saved: list[Any], unit: "_Unit") -> dict[str, float]:
         """Measure a saved set in four ways, and what it leaves to recompute."""
-        available = self.most - self.least
         own = [node for node in saved if node not in self.inputs]
         again = self.live.recomputed(saved)
         items = zip(self.nodes, self.runtimes, strict=True)
         return {
-            "ratio": self._ratio(saved),
-            "bytes": _size(own) / available,
-            "storages": self.live.apart(own) / available,
+            "ratio": unit.ratio(saved),
+            "bytes": _size(own) / unit.size,
+            "storages": self.live.apart(own) / unit.size,
             "live": self.live.share(saved),
             "recomputed": sum(cost for node, cost in items if node in again),
         }
@@ -232,7 +231,7 @@ class Graph:
         }
         with (
             mock.patch.multiple(partitioners, **hooks),
-            config.patch(options()),
+            config.patch(_ESTIMATOR),
             _without_collector(),
         ):
             return partitioners.choose_saved_values_set(
@@ -244,6 +243,29 @@ def _choice(solver: str) -> dict[str, str]:
     if solver == PEAK:
         return {OBJECTIVE: "peak"}
     return {"activation_memory_budget_solver": NAMES.get(solver, solver)}
+
+
+def _counts() -> bool:
+    """Whether the series would plan by storages with the options that are set."""
+    module = importlib.import_module(f"{FOLDER}.saved_storages")
+    return bool(module.counts_storages())
+
+
+class _Unit(NamedTuple):
+    """What a budget is a share of: bytes of a budget of 0 and of 1, and of a plan."""
+
+    least: float
+    most: float
+    bytes_of: Callable[[Iterable[Any]], float]
+
+    @property
+    def size(self) -> float:
+        """What a share is a share of."""
+        return self.most - self.least
+
+    def ratio(self, saved: Iterable[Any]) -> float:
+        """Return what a partition saves by the partitioner's own measure."""
+        return (self.bytes_of(saved) - self.least) / self.size
 
 
 def _size(nodes: Iterable[Any]) -> float:

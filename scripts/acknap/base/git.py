@@ -11,9 +11,13 @@ from acknap.base.errors import HarnessError, last_line
 # The committer of every commit that the harness makes: the same input gives the same
 # commit hash on every machine.
 _IDENTITY = {
-    "NAME": "Knapsack harness",
-    "EMAIL": "harness@example.invalid",
-    "DATE": "2026-01-01T00:00:00+0000",
+    f"GIT_{who}_{key}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for key, value in {
+        "NAME": "Knapsack harness",
+        "EMAIL": "harness@example.invalid",
+        "DATE": "2026-01-01T00:00:00+0000",
+    }.items()
 }
 
 # A repository's own configuration still counts, so what could change a result is set
@@ -81,9 +85,15 @@ def run(
     return done.stdout
 
 
-def text(repository: Path, *arguments: str | Path) -> str:
+def text(
+    repository: Path,
+    *arguments: str | Path,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Run git and return its output as text, without the last newline."""
-    return run(repository, *arguments).decode().rstrip("\n")
+    done = run(repository, *arguments, stdin=stdin, environment=environment)
+    return done.decode().rstrip("\n")
 
 
 def lines(repository: Path, *arguments: str | Path) -> list[str]:
@@ -112,13 +122,10 @@ def has_ref(repository: Path, ref: str) -> bool:
 
 def _environment() -> dict[str, str]:
     # Inherited GIT_* variables (of a hook that calls us, say) point elsewhere.
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
-    }
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     return {
         **inherited,
-        **{f"GIT_AUTHOR_{key}": value for key, value in _IDENTITY.items()},
-        **{f"GIT_COMMITTER_{key}": value for key, value in _IDENTITY.items()},
+        **_IDENTITY,
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",

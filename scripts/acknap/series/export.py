@@ -1,6 +1,5 @@
 """Write patches/ from an edited tree and the two sources of new files."""
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from acknap.base import git
 from acknap.base.errors import HarnessError, SeriesError
-from acknap.base.files import replace_directory, write_atomic
+from acknap.base.files import replace_directory, scratch, write_atomic
 from acknap.base.layout import Layout
 from acknap.base.parallel import for_each
 from acknap.base.progress import say, working
@@ -60,16 +59,11 @@ def export_all(
     else:
         names = [one.name for one in targets.series.values() if not one.variant_of]
     for name in names:
-        yield name, _export(layout, targets, targets.get_series(name), source)
-        for variant in targets.variants_of(name):
-            yield variant.name, _export(layout, targets, variant, None)
-
-
-def _export(
-    layout: Layout, targets: Targets, series: SeriesEntry, source: Path | None
-) -> bool:
-    with working(f"Exporting series {series.name}"):
-        return export(layout, targets, series, source)
+        for one in (targets.get_series(name), *targets.variants_of(name)):
+            with working(f"Exporting series {one.name}"):
+                edited = source if one.name == name else None
+                changed = export(layout, targets, one, edited)
+            yield one.name, changed
 
 
 def export(
@@ -94,8 +88,7 @@ def export(
         rendered = render(layout, targets, series, repository)
     for path in rendered.adopted:
         say(f"{series.name}: {path} as in its source, not as in the tree")
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
-        directory = Path(name)
+    with scratch() as directory:
         for file, content in rendered.content.items():
             write_atomic(directory / file, content)
         patches = load_from(directory)
@@ -129,17 +122,10 @@ def render(
         SeriesError: the tree or a message breaks a rule.
     """
     names = [target.name for target in targets.all]
-    with tempfile.TemporaryDirectory(prefix="acknap-") as name:
-        bare = Path(name)
+    with scratch() as bare:
         git.run(bare, "init", "--quiet", "--bare")
-        git.run(
-            bare,
-            "fetch",
-            "--quiet",
-            "--tags",
-            repository.absolute(),
-            "refs/heads/*:refs/heads/*",
-        )
+        fetch = ("fetch", "--quiet", "--tags", repository.absolute())
+        git.run(bare, *fetch, "refs/heads/*:refs/heads/*")
         rewriter = Rewriter(layout, series, bare, names)
         tip = rewriter.rewrite(tree.PRISTINE, tree.SERIES, tree.PRISTINE)
         if tip == tree.PRISTINE:
@@ -224,15 +210,13 @@ def _format(
     """`git format-patch`, one commit at a time, since the context may differ."""
     content = {}
     commits = git.lines(bare, "rev-list", "--reverse", f"{first}..{last}")
-    with tempfile.TemporaryDirectory(prefix="acknap-") as output:
+    with scratch() as output:
         for number, commit in enumerate(commits, start=1):
-            start = f"--start-number={number}"
-            name = Path(
-                git.text(bare, "format-patch", "-1", start, "-o", output, commit)
-            ).name
-            context = f"--unified={unified.get(prefix + name, 3)}"
-            git.run(bare, *_FORMAT, "-1", start, context, "-o", output, commit)
-            content[prefix + name] = (Path(output) / name).read_bytes()
+            one = ("-1", f"--start-number={number}", "-o", output, commit)
+            file = Path(git.text(bare, "format-patch", *one))
+            context = f"--unified={unified.get(prefix + file.name, 3)}"
+            git.run(bare, *_FORMAT, context, *one)
+            content[prefix + file.name] = file.read_bytes()
     return content
 
 

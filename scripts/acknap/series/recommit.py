@@ -7,6 +7,7 @@ earlier ones. The result has fixed committers, so it is the same everywhere.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from acknap.base import git
@@ -37,17 +38,14 @@ class Rewriter:
 
     def rewrite(self, first: str, last: str, parent: str) -> str:
         """Rewrite the commits after `first` up to `last` on top of `parent`."""
-        merges = git.lines(self.repository, "rev-list", "--merges", f"{first}..{last}")
-        if merges:
+        listed = partial(git.lines, self.repository, "rev-list", f"{first}..{last}")
+        if merges := listed("--merges"):
             raise SeriesError(f"commit {merges[0][:12]} is a merge: a series is a line")
-        commits = git.lines(
-            self.repository, "rev-list", "--reverse", f"{first}..{last}"
-        )
         final = {
             path: git.text(self.repository, "rev-list", "-1", last, "--", path)
             for path in self.series.staged
         }
-        for commit in commits:
+        for commit in listed("--reverse"):
             parent = self._rewrite_one(commit, parent, final)
         return parent
 
@@ -106,47 +104,22 @@ class Rewriter:
         content = source.read_bytes()
         if git.blob_id(content) != blob:
             self.adopted.append(path)
-        return (
-            git.run(self.repository, "hash-object", "-w", "--stdin", stdin=content)
-            .decode()
-            .strip()
-        )
+        return git.text(self.repository, "hash-object", "-w", "--stdin", stdin=content)
 
     def _tree(self, parent: str, entries: str) -> str:
         index = {"GIT_INDEX_FILE": str(self.repository / "rewrite.index")}
-        git.run(self.repository, "read-tree", parent, environment=index)
-        git.run(
-            self.repository,
-            "update-index",
-            "--index-info",
-            stdin=entries.encode(),
-            environment=index,
-        )
-        return (
-            git.run(self.repository, "write-tree", environment=index).decode().strip()
-        )
+        run = partial(git.text, self.repository, environment=index)
+        run("read-tree", parent)
+        run("update-index", "--index-info", stdin=entries.encode())
+        return run("write-tree")
 
     def _commit(self, original: str, tree: str, parent: str, message: str) -> str:
-        author = git.lines(
+        shown = ("--date=iso-strict", "--format=%an%n%ae%n%ad")
+        author = git.lines(self.repository, "log", "-1", *shown, original)
+        names = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
+        return git.text(
             self.repository,
-            "log",
-            "-1",
-            "--date=iso-strict",
-            "--format=%an%n%ae%n%ad",
-            original,
-        )
-        name, address, date = author
-        done = git.run(
-            self.repository,
-            "commit-tree",
-            tree,
-            "-p",
-            parent,
+            *("commit-tree", tree, "-p", parent),
             stdin=message.encode(),
-            environment={
-                "GIT_AUTHOR_NAME": name,
-                "GIT_AUTHOR_EMAIL": address,
-                "GIT_AUTHOR_DATE": date,
-            },
+            environment=dict(zip(names, author, strict=True)),
         )
-        return done.decode().strip()

@@ -98,8 +98,8 @@ def _tree(layout: Layout) -> list[str]:
     with scratch() as folder:
         index = {"GIT_INDEX_FILE": str(folder / "index")}
         git.run(layout.root, "add", "--all", environment=index)
-        made = git.run(layout.root, "write-tree", environment=index)
-    return [made.decode().strip(), sys.version]
+        made = git.text(layout.root, "write-tree", environment=index)
+    return [made, sys.version]
 
 
 def _passes(name: str, step: Callable[[], bool]) -> bool:

@@ -1,10 +1,9 @@
-"""Runs random programs inside an environment that has torch.
+"""Runs random programs inside an environment that has torch, and counts their ends.
 
-Two modes, standard library and torch only::
+Standard library and torch only::
 
-    python fuzz.py run TEST_FILE SEEDS.json OUTPUT.jsonl
+    python fuzz.py TEST_FILE SEEDS.json OUTPUT.jsonl
         [--stock PARTITIONERS] [--package SWITCH]
-    python fuzz.py summary OURS.jsonl ... [--stock STOCK.jsonl ...]
 
 OUTPUT gets one more line a program. A program that ended the process twice is noted as
 crashed, if the process is started again with the same OUTPUT.
@@ -111,7 +110,7 @@ def out_of_time(*_: object) -> None:
     raise TimeoutError("the program took too long")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Runs programs, and adds their records to the output."""
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     if args.package:
@@ -143,8 +142,7 @@ def run(args: argparse.Namespace) -> int:
             record: Record = {"seed": seed, "crashed": True}
             if started(marker, seed) <= 2:
                 record = one(fuzz, seed, options, marker)
-            output.write(json.dumps(record) + "\n")
-            output.flush()
+            print(json.dumps(record), file=output, flush=True)
             counts.update(kinds(record))
             if index == 4:
                 gc.collect()
@@ -159,7 +157,6 @@ def run(args: argparse.Namespace) -> int:
                     flush=True,
                 )
     marker.unlink(missing_ok=True)
-    return 0
 
 
 def one(fuzz: Any, seed: int, options: Record, marker: Path) -> Record:
@@ -210,14 +207,12 @@ def newly_wrong(ours: Record, stock: Record) -> bool:
     return not set(stock.get("right", ())).isdisjoint(found)
 
 
-def summary(args: argparse.Namespace) -> int:
-    """Counts of one run, or of one run beside stock's.
+def summary(ours: dict[int, Record], stock: dict[int, Record]) -> int:
+    """Print the counts of one run by seed, or of one run beside stock's.
 
     The status is 1 if a plan of ours is over the budget or crashed, or if it is wrong,
     raises or keeps more than it says where stock's does not.
     """
-    ours = read(args.outputs)
-    stock = read(args.stock or [])
     total = collections.Counter(kind for r in ours.values() for kind in kinds(r))
     seconds = [r["seconds"] for r in ours.values() if "seconds" in r]
     versions = {r["torch"] for r in ours.values() if "torch" in r}
@@ -285,26 +280,18 @@ def examples(records: dict[int, Record]) -> None:
         print(f"{kind}: {' '.join(map(str, found[:20]))}")
 
 
-def main() -> int:
+def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    modes = parser.add_subparsers(required=True)
-    runs = modes.add_parser("run")
-    runs.add_argument("test_file", type=Path)
-    runs.add_argument("seeds", type=Path, help="a list, in JSON")
-    runs.add_argument("output", type=Path)
-    runs.add_argument("--stock", type=Path, help="partitioners.py of the release")
-    runs.add_argument(
+    parser.add_argument("test_file", type=Path)
+    parser.add_argument("seeds", type=Path, help="a list, in JSON")
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--stock", type=Path, help="partitioners.py of the release")
+    parser.add_argument(
         "--package", type=Path, help="folder whose sitecustomize makes it the planner"
     )
-    runs.set_defaults(function=run)
-    counts = modes.add_parser("summary")
-    counts.add_argument("outputs", type=Path, nargs="+")
-    counts.add_argument("--stock", type=Path, nargs="*")
-    counts.set_defaults(function=summary)
-    args = parser.parse_args()
-    return int(args.function(args))
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -3,21 +3,21 @@
 The programs are those of test/functorch/test_ac_budget_fuzz.py.
 """
 
+import io
 import json
 import os
 import shutil
-import subprocess
-import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from acknap.base import git
-from acknap.base.errors import HarnessError, last_line
+from acknap.base.errors import HarnessError
 from acknap.base.files import require_folder, write_atomic
 from acknap.base.layout import INSIDE, Layout
 from acknap.base.progress import say, working
-from acknap.inside.fuzz import failed, kinds, read
+from acknap.inside.fuzz import failed, kinds, read, summary
 from acknap.series.patches import load
 from acknap.torches import environments
 from acknap.torches.environments import Environment
@@ -68,16 +68,13 @@ def run_fuzz(
     ours = read(folder.glob("patched-*.jsonl"))
     again = [seed for seed in seeds[STOCK:] if failed(ours[seed])]
     _run(layout, stock, folder, [*seeds[:STOCK], *again], ())
-    command: list[str | Path] = [sys.executable, "-I", WORKER, "summary"]
-    command += sorted(folder.glob("patched-*.jsonl"))
-    command += ["--stock", *sorted(folder.glob("stock-*.jsonl"))]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        raise HarnessError(f"no summary: {last_line(done.stderr)}")
-    write_atomic(folder / "summary.txt", done.stdout.encode())
-    print(done.stdout)
+    with redirect_stdout(io.StringIO()) as said:
+        theirs = read(sorted(folder.glob("stock-*.jsonl")))
+        status = summary(read(sorted(folder.glob("patched-*.jsonl"))), theirs)
+    write_atomic(folder / "summary.txt", said.getvalue().encode())
+    print(said.getvalue())
     say(f"Records: {layout.relative(folder)}")
-    return done.returncode
+    return status
 
 
 def count_on_package(
@@ -128,15 +125,15 @@ def _run(
     left = [seed for seed in seeds if seed not in done]
     inspect(environment)
     # A program always comes to the same process, whose marker says what it ended in.
-    shares: dict[int, list[int]] = {}
+    shares: dict[int, list[int]] = defaultdict(list)
     for seed in left:
-        shares.setdefault(seed % _PROCESSES, []).append(seed)
+        shares[seed % _PROCESSES].append(seed)
     commands: dict[Path, list[str | Path]] = {}
     for number, share in shares.items():
         name = folder / f"{kind}-{number}"
         todo = name.with_suffix(".todo")
         write_atomic(todo, json.dumps(share).encode())
-        command: list[str | Path] = [environment.python, "-I", "-B", WORKER, "run"]
+        command: list[str | Path] = [environment.python, "-I", "-B", WORKER]
         command += [layout.suite / PROGRAMS, todo, name.with_suffix(".jsonl")]
         commands[name.with_suffix(".log")] = [*command, *options]
     release = environment.target.release

@@ -1,6 +1,5 @@
 """The summary of random programs, from records made by hand."""
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ def summary(folder: Path, ours: list[Any], stock: list[Any]) -> int:
         path = folder / f"{name}.jsonl"
         path.write_text("".join(json.dumps(one) + "\n" for one in records))
         paths.append(path)
-    return fuzz.summary(argparse.Namespace(outputs=paths[:1], stock=paths[1:]))
+    return fuzz.summary(fuzz.read(paths[:1]), fuzz.read(paths[1:]))
 
 
 @pytest.mark.parametrize(
